@@ -1,0 +1,80 @@
+# Every target makes what it needs: `make static` is enough after a clone.
+VENV ?= .venv
+# A Python to build $(VENV) with: make test PYTHON=/opt/python3.12/bin/python3
+PYTHON ?= python3 python3.13 python3.12 python3.11 python3.10 python
+# More for the command: make static ARGS="--preset smoke"
+ARGS ?=
+
+BIN := $(VENV)/bin/python
+# Present from the first step of a first install until its last: such a $(VENV) is made anew.
+UNFINISHED := $(VENV)/.unfinished
+BASE := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help static identity report test lint types check install install-dev clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+static: $(BASE) ## static arithmetic (paper 4.1), laptop preset; ARGS="..." adds flags
+	$(BIN) -m nalu_ray.tune static $(ARGS)
+
+identity: $(BASE) ## failure to extrapolate the identity (paper figure 1)
+	$(BIN) -m nalu_ray.tune identity $(ARGS)
+
+report: $(BASE) ## tables, figures and the HTML page from stored rows
+	$(BIN) -m nalu_ray.report $(ARGS)
+
+test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
+	$(BIN) -m pytest $(ARGS)
+
+lint: $(DEV) ## style and likely bugs
+	$(BIN) -m ruff check .
+	$(BIN) -m ruff format --check .
+
+types: $(DEV) ## static types
+	$(BIN) -m mypy
+
+check: lint types test ## all three
+
+install: $(BASE) ## install the package into $(VENV)
+
+install-dev: $(DEV) ## ... and what tests, lint and types need
+
+clean: ## remove builds and caches; keeps results/ and $(VENV)
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(BASE): pyproject.toml
+	@$(make-venv)
+	$(BIN) -m pip install --disable-pip-version-check --editable .
+	@touch $@ && rm -f $(UNFINISHED)
+
+$(DEV): pyproject.toml
+	@$(make-venv)
+	$(BIN) -m pip install --disable-pip-version-check --editable '.[dev]'
+	@touch $(BASE) $@ && rm -f $(UNFINISHED)
+
+# Makes $(VENV), unless one stands that is not left over from an interrupted install. A candidate
+# must run: a version manager's shim may exist for a Python that does not.
+define make-venv
+if [ -e $(UNFINISHED) ]; then \
+	echo "$(VENV) is left over from an interrupted install: making it anew"; rm -rf $(VENV); \
+fi; \
+if $(BIN) -m pip --version >/dev/null 2>&1; then exit 0; fi; \
+if [ -e $(VENV) ]; then \
+	echo "$(VENV) has no working pip: remove it, or name another folder with VENV=" >&2; exit 1; \
+fi; \
+for candidate in $(PYTHON); do \
+	if "$$candidate" -c "$(SUITABLE)" >/dev/null 2>&1; then \
+		echo "making $(VENV) with $$("$$candidate" -V), $$(command -v "$$candidate")"; \
+		mkdir -p $(VENV) && touch $(UNFINISHED) && exec "$$candidate" -m venv $(VENV); \
+	fi; \
+done; \
+echo "no Python 3.10 to 3.13 with the venv module among: $(PYTHON)" >&2; \
+echo "install one (Debian, Ubuntu: python3 and python3-venv), or name it: PYTHON=/path/to/python3" >&2; \
+exit 1
+endef
+SUITABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))

@@ -1,0 +1,1 @@
+"""Data that is generated, found or fetched, shared by tasks."""

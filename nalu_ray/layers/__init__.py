@@ -1,0 +1,39 @@
+"""Arithmetic units, the networks they are compared with, and both by name.
+
+Pure ``torch.nn.Module``s that need nothing else of ``nalu_ray``. :func:`build` makes a network of
+any layer's name; ``registry`` says how a new layer joins.
+"""
+
+from .activations import ACTIVATIONS, CReLU
+from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
+from .initialisers import INITIALISERS, Init, initialise
+from .mlp import MLP, Linear
+from .nac import NAC, NALU
+from .registry import LayerEntry, UnknownLayerError, build, get, names, register
+from .stack import Stack, Stacked, reset_parameters
+
+__all__ = [
+    "ACTIVATIONS",
+    "INITIALISERS",
+    "MLP",
+    "NAC",
+    "NALU",
+    "CReLU",
+    "Init",
+    "LayerEntry",
+    "Linear",
+    "Stack",
+    "Stacked",
+    "UnknownLayerError",
+    "bounded_exp",
+    "build",
+    "get",
+    "initialise",
+    "linear",
+    "log_magnitude",
+    "max_exponent",
+    "nac_weight",
+    "names",
+    "register",
+    "reset_parameters",
+]

@@ -1,0 +1,47 @@
+"""Warnings of a process, each told once: the ``warnings`` module's and logged ones."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+
+_PLACE = re.compile(r"^.*?:\d+: (?=\w+: )", re.DOTALL)
+
+
+class Messages(logging.Handler):
+    """While entered, passes on every warning and error but Ray's own, the same text only once."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self.tell = tell
+        self.told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.split(".")[0] == "ray":
+            return
+        text = record.getMessage()
+        if record.name == "py.warnings":  # "file:line: Category: text", then the line of source
+            text = _PLACE.sub("", text).split("\n")[0]
+        if text not in self.told:
+            self.told.add(text)
+            self.tell(text)
+
+    def __enter__(self) -> Messages:
+        # one that captured already stays in charge: the outer one passes everything on
+        self._shown = warnings.showwarning
+        logging.captureWarnings(True)
+        logging.getLogger().addHandler(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        logging.getLogger().removeHandler(self)
+        logging.captureWarnings(False)
+        warnings.showwarning = self._shown

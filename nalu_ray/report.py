@@ -1,0 +1,110 @@
+"""Prints the tables of stored rows; writes them, the figures and one HTML page to a folder."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from nalu_ray.cli import Exit, Parser, guarded
+from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.results.page import page
+from nalu_ray.results.present import SAVED, Stored, count, present, write_text
+from nalu_ray.results.render import FORMATS
+from nalu_ray.results.store import Store
+
+__all__ = ["main", "present"]
+
+_WIDTH = 120
+
+_EXAMPLES = """\
+examples:
+  python -m nalu_ray.report
+      every stored task in the terminal; tables and figures under results/report
+  python -m nalu_ray.report static --format latex
+      one task's tables for a paper
+  python -m nalu_ray.report --html --to site
+      one self-contained page, site/report.html
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    return guarded(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", force=True)
+    try:
+        return _report(arguments)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = error.filename or arguments.to
+        raise ConfigError([f"cannot write {where}: {error.strerror}"]) from error
+
+
+def _parser() -> Parser:
+    parser = Parser("python -m nalu_ray.report", __doc__ or "", _EXAMPLES)
+    add = parser.add_argument
+    add("task", nargs="?", help="task to report; every stored one by default")
+    add("-h", "--help", action="help", help="print this help")
+    add("--format", choices=sorted(FORMATS), help="print the tables so, not for the terminal")
+    add("--out", default="results", help="folder or URI of the rows (default: %(default)s)")
+    add("--to", help="folder to write to (default: report in --out, or here if that is a URI)")
+    add("--html", action="store_true", help="write one page, report.html, instead of files")
+    return parser
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    store = Store(arguments.out)
+    found = [_load(store, name) for name in _names(store, arguments.task)]
+    uri = "://" in arguments.out
+    target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
+    kind: str | None = arguments.format
+    written: list[Path] = []
+    for stored in found:
+        if kind:
+            print("\n".join(FORMATS[kind](table) for table in stored.tables))
+        elif not arguments.html:
+            stored.print(_console())
+        if kind or not arguments.html:
+            written += stored.save_tables(target, (kind,) if kind else SAVED)
+            written += stored.save_figures(target)
+    if arguments.html:
+        chapters = [stored.chapter(store) for stored in found]
+        written.append(write_text(target / "report.html", page(chapters)))
+    # what another program reads stays free of anything else
+    print(count(written, target), file=sys.stderr if kind else sys.stdout)
+    return Exit.DONE
+
+
+def _names(store: Store, task: str | None) -> list[str]:
+    names = store.tasks()
+    if not names:
+        raise ConfigError([f"nothing stored in {store.out}; python -m nalu_ray.tune fills it"])
+    if task is not None and task not in names:
+        raise ConfigError([f"{did_you_mean('task', task, names)} (stored in {store.out})"])
+    return names if task is None else [task]
+
+
+def _load(store: Store, name: str) -> Stored:
+    stored = Stored.load(store, name)
+    if stored is None:
+        raise ConfigError([f"{name}: no rows in {store.out} that can be read"])
+    return stored
+
+
+def _console() -> Console:
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if known else _WIDTH)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Stored rows to statistics, tables and figures; imports neither torch nor ray."""

@@ -1,0 +1,132 @@
+"""Tables and figures as data: what a task declares and :mod:`nalu_ray.results` interprets.
+
+The specifications travel with the stored rows as JSON, so that a table is rebuilt anywhere, without
+the task's code, torch or Ray.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Selection(_Spec):
+    """How one logged step of one seed of one setting is chosen. Never by an extrapolation split."""
+
+    metric: str = "mse"
+    split: Literal["interpolation", "validation", "train"] = "interpolation"
+    step: Literal["best", "last"] = "best"
+
+    def describe(self) -> str:
+        """Returns the rule as a caption prints it."""
+        return f"selected by lowest {self.split} {self.metric}, {self.step} logged step"
+
+
+class Axis(_Spec):
+    """A setting's field laid out along a table's rows or columns, or a figure's lines."""
+
+    field: str
+    labels: dict[str, str] = Field(
+        {}, description="value as stored -> as printed, in printed order; true and false lower case"
+    )
+    others: bool = Field(
+        True, description="stored values without a label follow, so that a new unit needs no edit"
+    )
+    published: dict[str, str] = Field(
+        {}, description="value as stored -> id in the published table, where they differ"
+    )
+
+
+class Measure(_Spec):
+    """One number of a cell."""
+
+    metric: str
+    split: str
+    label: str
+    statistic: Literal["selected", "mean", "median"] = "selected"
+    relative_to: str | None = Field(None, description="metric whose median over seeds is 100")
+    scale: float = 1.0
+    format: str = Field(
+        ".1f", description="Python's, but .4g prints like table 6: 120.9, .0213, <.0001"
+    )
+    better: Literal["lower", "higher"] = "lower"
+    published: tuple[str, str] | None = Field(
+        None, description="published (column, split) in layout columns, if not (key, split)"
+    )
+
+
+class TableSpec(_Spec):
+    """A table of the paper, or one of ours in the same shape.
+
+    ``layout`` says where the measures go: ``blocks`` one under the other (Table 7), ``subrows``
+    under each row (Table 6), ``columns`` side by side without a column axis (Table 5).
+    """
+
+    name: str
+    number: int | None = Field(
+        None, description="table of the paper whose values stand beside ours"
+    )
+    caption: str
+    rows: Axis
+    columns: Axis | None = None
+    measures: dict[str, Measure] = Field(description="published split or column -> number")
+    layout: Literal["blocks", "subrows", "columns"] = "blocks"
+    reference: str | None = Field(
+        None, description="metric of the published 'random' column or row: median over seeds"
+    )
+    selection: Selection = Selection()
+    solved_below: str | None = Field(
+        None, description="metric that holds each seed's success threshold for the split it is in"
+    )
+    models: Literal["rows", "columns"] | None = Field(
+        None, description="axis that is compared: where the best is bold and a reference is pooled"
+    )
+
+    @property
+    def compared(self) -> Literal["rows", "columns"]:
+        """Axis of the models: ``models``, else the columns where there are any."""
+        return self.models or ("rows" if self.columns is None else "columns")
+
+    @model_validator(mode="after")
+    def _has_columns(self) -> TableSpec:
+        if (self.layout == "columns") != (self.columns is None):
+            raise ValueError("columns: needed by the layouts blocks and subrows, and only by them")
+        return self
+
+
+class FigureSpec(_Spec):
+    """A curve with a band for each line, in one panel or one a value of ``panels``."""
+
+    name: str
+    number: str | None = None
+    caption: str
+    metric: str
+    split: str
+    x: Literal["x", "step"] = "x"
+    lines: Axis
+    panels: Axis | None = None
+    statistic: Literal["mean", "median"] = "mean"
+    relative_to: str | None = None
+    selection: Selection = Field(Selection(), description="picks one setting a line, by its median")
+    shade: tuple[float, float] | None = Field(None, description="training range on the x axis")
+    x_label: str
+    y_label: str
+    log_x: bool = False
+    log_y: bool = False
+    select_step: bool = Field(False, description="only the last logged step of each seed (x = 'x')")
+
+
+class TaskSpecs(_Spec):
+    """What the store keeps beside a task's rows: enough to print everything again."""
+
+    task: str
+    title: str
+    section: str
+    tables: tuple[TableSpec, ...] = ()
+    figures: tuple[FigureSpec, ...] = ()
+    axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")

@@ -1,0 +1,148 @@
+"""A plan as one Tune experiment: what is reported, what is stored, what is kept."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ray import tune
+from ray.tune.result import DONE
+
+from nalu_ray.plan import Plan
+from nalu_ray.progress import Board
+from nalu_ray.results.store import Store, StoreError
+from nalu_ray.runner.trials import Slot
+from nalu_ray.scratch import scratch
+from nalu_ray.trial import Report, Trial, TrialSpec
+
+RETRIES = 3
+STATE_SECONDS = 30.0
+LOGGERS = {
+    "tensorboard": ("ray.tune.logger", "TBXLoggerCallback"),
+    "wandb": ("ray.air.integrations.wandb", "WandbLoggerCallback"),
+    "mlflow": ("ray.air.integrations.mlflow", "MLflowLoggerCallback"),
+}
+
+
+class _OfThisCommand:
+    """Tune writes what it is given to its folder, to restore it from; our board stays out of it."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class Relay(_OfThisCommand, tune.Callback):
+    """Tells the board what Tune reports, and stores what a lost worker could not."""
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.board.tick()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.board.started(trial.trial_id, _spec(trial))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        report = Report(
+            step=result["step"],
+            steps=result["steps"],
+            shown=result["shown"],
+            seconds=result["seconds"],
+            done=result[DONE],
+            failed=dict(result["failed"]),
+            messages=tuple(result["messages"]),
+        )
+        self.board.report(trial.trial_id, _spec(trial), report)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.board.resumed(trial.trial_id, _spec(trial), _cause(trial))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        spec = _spec(trial)
+        _, step = self.board.running.get(trial.trial_id, (spec, 0))
+        gone = Trial(spec)
+        try:
+            gone.fail_with(f"{_cause(trial)} ({RETRIES} retries)", step)
+        except StoreError as error:
+            gone.failed = dict.fromkeys(spec.seeds, str(error))
+        report = Report(step, spec.steps, done=True, failed=gone.failed)
+        self.board.report(trial.trial_id, spec, report)
+
+
+class FailFast(_OfThisCommand, tune.Stopper):
+    """Ends the sweep once a seed has failed."""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.board.seeds_failed > 0
+
+
+def run(
+    plan: Plan,
+    board: Board,
+    store: Store,
+    *,
+    fail_fast: bool = False,
+    max_concurrent: int | None = None,
+    loggers: Sequence[str] = (),
+    state_seconds: float = STATE_SECONDS,
+) -> str | None:
+    """Runs every trial of a plan on the Ray that this process is connected to.
+
+    Returns:
+        Where Tune's files were kept for TensorBoard; none if it was not asked for.
+    """
+    keep = "tensorboard" in loggers
+    parent = ".tensorboard" if keep else ".tune"
+    with scratch(store, parent, keep) as name:
+        run_config = tune.RunConfig(
+            name=name,
+            storage_path=f"{store.root}/{parent}",
+            storage_filesystem=store.filesystem,
+            failure_config=tune.FailureConfig(max_failures=RETRIES),
+            checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
+            callbacks=[Relay(board), *(_logger(kind, plan) for kind in loggers)],
+            stop=FailFast(board) if fail_fast else None,
+            verbose=0,
+        )
+        tune_config = tune.TuneConfig(
+            reuse_actors=True,
+            max_concurrent_trials=max_concurrent,
+            trial_name_creator=lambda trial: _spec(trial).label,
+            trial_dirname_creator=_folder_name,
+        )
+        specs = [spec.model_dump(mode="json") for spec in plan.trials]
+        space = {"spec": tune.grid_search(specs), "state_seconds": state_seconds}
+        tune.Tuner(Slot, param_space=space, tune_config=tune_config, run_config=run_config).fit()
+    return f"{store.root}/{parent}/{name}" if keep else None
+
+
+def _logger(kind: str, plan: Plan) -> Any:
+    module, name = LOGGERS[kind]
+    arguments = {
+        "tensorboard": {},
+        "wandb": {"project": "nalu_ray", "group": plan.task.name},
+        "mlflow": {"experiment_name": f"nalu_ray {plan.task.name}"},
+    }
+    return getattr(importlib.import_module(module), name)(**arguments[kind])
+
+
+def _spec(trial: Any) -> TrialSpec:
+    return TrialSpec.model_validate(trial.config["spec"])
+
+
+def _folder_name(trial: Any) -> str:
+    return f"{re.sub(r'[^A-Za-z0-9=.,+-]+', '_', _spec(trial).label)[:120]}_{trial.trial_id}"
+
+
+def _cause(trial: Any) -> str:
+    error = trial.get_pickled_error()
+    error = getattr(error, "cause", None) or error
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"

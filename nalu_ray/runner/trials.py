@@ -1,0 +1,111 @@
+"""A trial on Ray: Tune's trainable, and the named task that does the work.
+
+A slot lives through many trials (``reuse_actors``) and hands each one to a Ray *task* that carries
+the trial's name: the dashboard's task list shows ``static nalu mul lr=0.01 seeds 0-99``, and Ray's
+pool gives the next task a process that has torch loaded already. A fresh actor for each trial, the
+other way to a right name, costs five seconds of CPU for its imports (measured on two cores).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.result import DONE, SHOULD_CHECKPOINT
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from nalu_ray.messages import Messages
+from nalu_ray.trial import Report, Trial, TrialSpec
+
+
+def _run_trial(spec: dict[str, Any], state: bytes | None, state_seconds: float) -> Iterator[Report]:
+    """Runs a trial in a worker process, report by report; the warnings go with the reports."""
+    messages: list[str] = []
+    with Messages(messages.append):
+        trial = Trial(TrialSpec.model_validate(spec), state, state_seconds=state_seconds)
+        for report in trial:
+            yield replace(report, messages=tuple(messages))
+            messages.clear()
+
+
+run_trial = ray.remote(max_retries=0)(_run_trial)
+# a process stays on the GPU it used first: where a node has several, each trial gets a process
+run_trial_afresh = ray.remote(max_retries=0, max_calls=1)(_run_trial)
+
+
+class Slot(tune.Trainable):
+    """A place that trials run at, one after another: Tune's side of a trial's task."""
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        spec = TrialSpec.model_validate(config["spec"])
+        bundle = {"CPU": spec.cpus, "GPU": spec.gpus, "memory": spec.memory}
+        # the slot itself only waits; the task takes the whole bundle
+        return tune.PlacementGroupFactory([{}, {kind: n for kind, n in bundle.items() if n}])
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.reports: Any = None
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.cleanup()
+        self.spec = TrialSpec.model_validate(new_config["spec"])
+        self.state_seconds = float(new_config["state_seconds"])
+        self.state: bytes | None = None
+        return True
+
+    def step(self) -> dict[str, Any]:
+        if self.reports is None:
+            self.reports = self._start()
+        report: Report = ray.get(next(self.reports))
+        if report.state is not None:
+            self.state = report.state
+        if report.done:
+            self.reports = None
+        return {
+            "step": report.step,
+            "steps": report.steps,
+            "shown": dict(report.shown),
+            "seconds": report.seconds,
+            "failed": sorted(report.failed.items()),
+            "messages": list(report.messages),
+            DONE: report.done,
+            SHOULD_CHECKPOINT: report.state is not None,
+        }
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        if self.state is not None:
+            Path(checkpoint_dir, "state.pt").write_bytes(self.state)
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        saved = Path(checkpoint, "state.pt")
+        self.state = saved.read_bytes() if saved.exists() else None
+
+    def cleanup(self) -> None:
+        if self.reports is not None:
+            ray.cancel(self.reports, force=True)
+        self.reports = None
+
+    def __repr__(self) -> str:
+        return f"{self.spec.task}: a slot for trials (see the tasks)"
+
+    def _start(self) -> Any:
+        group: Any = ray.util.get_current_placement_group()
+        task = run_trial_afresh if self.spec.gpus and _gpus_here() > 1 else run_trial
+        return task.options(
+            name=self.spec.label,
+            num_cpus=self.spec.cpus,
+            num_gpus=self.spec.gpus,
+            memory=self.spec.memory or None,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+        ).remote(self.spec.model_dump(), self.state, self.state_seconds)
+
+
+def _gpus_here() -> float:
+    here = ray.get_runtime_context().get_node_id()
+    found = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["NodeID"] == here]
+    return float(found[0]) if found else 0.0

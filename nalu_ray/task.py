@@ -1,0 +1,172 @@
+"""The contract a task fulfils. One module in :mod:`nalu_ray.tasks`, found by the registry.
+
+Everything else (command-line help, ``--list``, the plan, tables, figures, the tests that run over
+all tasks) is read from the :class:`Task` that the module names ``TASK``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+
+import pandas as pd
+
+from nalu_ray.config import Setting
+from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from nalu_ray.seeding import Streams
+
+S = TypeVar("S", bound=Setting)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs and targets of a block of seeds, the seeds as the leading axis R of each.
+
+    ``inputs`` is a tuple: the network is called as ``network(*inputs)``. Where all seeds get the
+    same inputs (``shared``), the leading axis of each input is 1, and the network's first products
+    become one: faster, and equal to a seed alone only to rounding.
+    """
+
+    inputs: tuple[Tensor, ...]
+    targets: Tensor
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands: ``step`` of ``steps``, and the figures worth showing while it runs."""
+
+    step: int
+    steps: int
+    shown: Mapping[str, float] = field(default_factory=dict)
+
+
+class Run(Protocol):
+    """One trial at work: one setting, a block of seeds."""
+
+    def advance(self) -> Progress:
+        """Works up to the next report. The run is over when ``step == steps``."""
+        ...
+
+    def rows(self) -> pd.DataFrame:
+        """Returns columns ``seed, step, split, metric, x, value, reason``.
+
+        The last row of each seed has metric ``completed``, also when the seed diverged.
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns all that a fresh run of the same setting and seeds needs to go on exactly."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what :meth:`state_dict` returned."""
+        ...
+
+
+class Task(ABC, Generic[S]):
+    """One experiment of the paper.
+
+    Attributes:
+        name: as on the command line; the module's name.
+        title, section: of the paper.
+        setting_type: model of one point of the grid, each field with its help line.
+        axes: setting fields that tell trials apart in names, in order (``layer``, ``op``).
+        tables, figures: what is printed from the stored rows.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    section: ClassVar[str]
+    setting_type: type[S]
+    axes: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[tuple[TableSpec, ...]] = ()
+    figures: ClassVar[tuple[FigureSpec, ...]] = ()
+
+    @abstractmethod
+    def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:
+        """Builds the run of a block of seeds."""
+
+    @abstractmethod
+    def steps(self, setting: S) -> int:
+        """Returns the steps of one seed, for progress and time estimates."""
+
+    def memory(self, setting: S, seeds: int) -> int:
+        """Returns the bytes that a trial of so many seeds holds at its peak, beyond a bare worker.
+
+        The plan splits a block that would not fit.
+        """
+        return 0
+
+    def label(self, setting: S) -> str:
+        """Returns a trial's readable name, such as ``static nalu mul lr=0.01``."""
+        values = [str(getattr(setting, axis)) for axis in self.axes]
+        rate = getattr(setting, "lr", None)
+        return " ".join([self.name, *values] + ([] if rate is None else [f"lr={rate:g}"]))
+
+    def specs(self) -> TaskSpecs:
+        """Returns what the store keeps so that ``report`` needs no task code."""
+        return TaskSpecs(
+            task=self.name,
+            title=self.title,
+            section=self.section,
+            tables=self.tables,
+            figures=self.figures,
+            axes=self.axes,
+        )
+
+
+class SupervisedTask(Task[S]):
+    """A task of inputs and targets, trained by :class:`nalu_ray.training.loop.SupervisedRun`.
+
+    A new one says how to draw a batch, how to build the network and what to measure; the loss is
+    the mean squared error unless it says otherwise.
+    """
+
+    splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
+
+    def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:
+        from nalu_ray.training.loop import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
+
+        return SupervisedRun(self, cast(Any, setting), seeds, device)
+
+    @abstractmethod
+    def sample(self, setting: S, split: str, streams: Streams) -> Batch:
+        """Draws one training batch (``split="train"``) or a whole evaluation set, R seeds at once.
+
+        Seed k's slice must depend on ``streams``'s generator k alone. What is fixed within a seed
+        (the sections of the static task) comes from ``streams.fork("...")``.
+        """
+
+    @abstractmethod
+    def build(self, setting: S) -> nn.Module:
+        """Builds one seed's network; torch's generator has been seeded for it."""
+
+    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Returns each seed's loss, (R, ...) x (R, ...) -> (R,)."""
+        return (prediction - target).square().flatten(1).mean(1)
+
+    def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Returns each seed's figures, (R, ...) x (R, ...) -> {name: (R,)}."""
+        from nalu_ray.training.metrics import mean_squared_error  # noqa: PLC0415
+
+        return {"mse": mean_squared_error(prediction, target)}
+
+    def references(
+        self, setting: S, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns figures of an evaluation set that need no training, {name: (R,)}."""
+        return {}
+
+    def curves(
+        self, setting: S, split: str, batch: Batch, prediction: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Returns curves taken at the last step, {metric: (x of (P,), values of (R, P))}."""
+        return {}

@@ -1,0 +1,1 @@
+"""Training many seeds of one setting as one stacked model."""

@@ -1,0 +1,227 @@
+"""The one supervised loop: draw, step, evaluate at regular steps, record, go on or freeze."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from nalu_ray.config import Setting
+from nalu_ray.results.store import COMPLETED
+from nalu_ray.seeding import Streams, entropy
+from nalu_ray.task import Batch, Progress, SupervisedTask
+from nalu_ray.training.optimisers import OptimiserName, ScheduleName, optimiser, schedule
+from nalu_ray.training.replicas import Replicas, clip_rows
+
+COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
+
+
+class SupervisedSetting(Setting):
+    """Fields of every supervised task: how it is trained and when it is evaluated."""
+
+    lr: float = Field(0.01, gt=0, description="highest learning rate")
+    steps: int = Field(1000, ge=1, description="training steps of a seed")
+    optimiser: OptimiserName = Field("adam", description="torch optimiser")
+    adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
+    schedule: ScheduleName = Field("constant", description="learning rate over the steps")
+    warmup: int = Field(
+        0, ge=0, description="first steps, over which the learning rate rises to lr"
+    )
+    lr_end: float = Field(0.01, ge=0, le=1, description="last learning rate, as a share of lr")
+    clip: float | None = Field(
+        None, gt=0, description="largest gradient norm of a seed; none = no clipping"
+    )
+    evaluations: int = Field(
+        20, ge=1, description="times the evaluation sets are scored, evenly spaced"
+    )
+    shared_inputs: bool = Field(
+        False,
+        description="seeds share the stream of training inputs (faster, no longer independent)",
+    )
+
+
+class SupervisedRun:
+    """Trains a block of seeds of one setting; see :class:`nalu_ray.task.Run`.
+
+    A seed whose loss or gradient stops being finite is frozen there: its parameters stay as they
+    were before that step, its last row says at which step, and the others go on unharmed.
+    """
+
+    def __init__(
+        self,
+        task: SupervisedTask[Any],
+        setting: SupervisedSetting,
+        seeds: Sequence[int],
+        device: torch.device,
+    ) -> None:
+        self.task, self.setting, self.seeds, self.device = task, setting, tuple(seeds), device
+        inits = [entropy(task.name, seed, "init") % 2**63 for seed in seeds]
+        self.replicas = Replicas(lambda: task.build(setting), inits, device)
+        flat = self.replicas.flat
+        self.optimiser = optimiser(setting.optimiser, flat, setting.lr, setting.adam_beta2)
+        self.schedule = schedule(
+            setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
+        )
+        self.streams = Streams(task.name, seeds, "train", shared=setting.shared_inputs)
+        self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
+        self.step = 0
+        self.records: list[dict[str, Any]] = []
+        self.sets = {split: self._evaluation_set(split) for split in task.splits}
+
+    def advance(self) -> Progress:
+        """Trains up to the next evaluation and scores every split."""
+        setting = self.setting
+        if self.step == 0:
+            self._evaluate()
+        self._train(_next_stop(self.step, setting.steps, setting.evaluations))
+        self._evaluate()
+        return Progress(self.step, setting.steps, self._shown())
+
+    def rows(self) -> pd.DataFrame:
+        """Returns the records as rows, each seed's last row telling how it ended."""
+        frames = [self._frame(record) for record in self.records]
+        frames.append(self._final_rows())
+        rows: pd.DataFrame = pd.concat(frames, ignore_index=True)[COLUMNS]
+        return rows.astype({"x": "float64"})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
+        return {
+            "flat": self.replicas.flat.detach().clone(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "streams": self.streams.state_dict(),
+            "diverged": self.diverged.clone(),
+            "step": self.step,
+            "records": list(self.records),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on exactly from a saved state."""
+        with torch.no_grad():
+            self.replicas.flat.copy_(state["flat"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.streams.load_state_dict(state["streams"])
+        self.diverged = state["diverged"].clone()
+        self.step, self.records = state["step"], list(state["records"])
+
+    # -- training ----------------------------------------------------------------------------
+
+    def _train(self, until: int) -> None:
+        flat, clip = self.replicas.flat, self.setting.clip
+        any_diverged = bool((self.diverged >= 0).any())
+        while self.step < until:
+            batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
+            loss = self.task.loss(self._predict(batch), batch.targets)
+            (gradient,) = torch.autograd.grad(loss.sum(), flat)
+            if clip is not None:
+                clip_rows(gradient, clip)
+            if any_diverged or not _all_finite(loss, gradient):
+                any_diverged = self._freeze(loss, gradient)
+            flat.grad = gradient
+            self.optimiser.step()
+            self.schedule.step()
+            self.step += 1
+
+    def _predict(self, batch: Batch) -> Tensor:
+        return self.replicas(*batch.inputs, shared=batch.shared)
+
+    def _freeze(self, loss: Tensor, gradient: Tensor) -> bool:
+        finite = (loss.isfinite() & gradient.isfinite().all(dim=1)).cpu()
+        newly = ~finite & (self.diverged < 0)
+        self.diverged[newly] = self.step
+        frozen = (self.diverged >= 0).to(gradient.device)
+        # zero gradient and zero moments: the optimiser leaves a frozen row as it is
+        gradient[frozen] = 0.0
+        for state in self.optimiser.state[self.replicas.flat].values():
+            if torch.is_tensor(state) and state.shape == gradient.shape:
+                state[frozen] = 0.0
+        return bool(frozen.any())
+
+    # -- evaluation --------------------------------------------------------------------------
+
+    def _evaluation_set(self, split: str) -> Batch:
+        streams = Streams(self.task.name, self.seeds, split)
+        batch = self._to_device(self.task.sample(self.setting, split, streams))
+        for metric, values in self.task.references(self.setting, split, batch, streams).items():
+            self._record(split, metric, values)
+        return batch
+
+    @torch.no_grad()
+    def _evaluate(self) -> None:
+        for split, batch in self.sets.items():
+            prediction = self._predict(batch)
+            for metric, values in self.task.metrics(prediction, batch.targets).items():
+                self._record(split, metric, values)
+            if self.step == self.setting.steps:
+                curves = self.task.curves(self.setting, split, batch, prediction)
+                for metric, (x, values) in curves.items():
+                    self._record(split, metric, values, x)
+
+    def _record(self, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> None:
+        self.records.append(
+            {
+                "step": self.step,
+                "split": split,
+                "metric": metric,
+                "x": None if x is None else x.detach().double().cpu(),
+                "values": values.detach().double().cpu(),
+            }
+        )
+
+    def _frame(self, record: dict[str, Any]) -> pd.DataFrame:
+        values, x = record["values"], record["x"]
+        points = 1 if x is None else len(x)
+        frame = pd.DataFrame(
+            {
+                "seed": [seed for seed in self.seeds for _ in range(points)],
+                "x": math.nan if x is None else x.repeat(len(self.seeds)).numpy(),
+                "value": values.reshape(-1).numpy(),
+            }
+        )
+        alive = (self.diverged < 0) | (self.diverged >= record["step"])
+        kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
+        return kept.assign(**{k: record[k] for k in ("step", "split", "metric")}, reason=None)
+
+    def _final_rows(self) -> pd.DataFrame:
+        steps = [self.step if at < 0 else at for at in self.diverged.tolist()]
+        reasons = [
+            None if at < 0 else f"diverged: loss or gradient not finite at step {at}"
+            for at in self.diverged.tolist()
+        ]
+        values = [float(reason is None) for reason in reasons]
+        return pd.DataFrame(
+            {"seed": self.seeds, "step": steps, "value": values, "reason": reasons}
+        ).assign(split="train", metric=COMPLETED, x=math.nan)
+
+    def _shown(self) -> dict[str, float]:
+        """Median over seeds of each split's first metric at the last evaluation."""
+        latest = {
+            r["split"]: r
+            for r in reversed(self.records)
+            if r["step"] == self.step and r["x"] is None
+        }
+        return {split: float(record["values"].nanmedian()) for split, record in latest.items()}
+
+    def _to_device(self, batch: Batch) -> Batch:
+        if self.device.type == "cpu":
+            return batch
+        inputs = tuple(tensor.to(self.device, non_blocking=True) for tensor in batch.inputs)
+        targets = batch.targets.to(self.device, non_blocking=True)
+        return Batch(inputs, targets, batch.shared)
+
+
+def _next_stop(step: int, steps: int, evaluations: int) -> int:
+    stops = (-(-steps * i // evaluations) for i in range(1, evaluations + 1))
+    return next(stop for stop in stops if stop > step)
+
+
+def _all_finite(loss: Tensor, gradient: Tensor) -> bool:
+    # a sum is not finite if any term is not: one pass, no mask
+    return bool(torch.isfinite(loss.sum() + gradient.sum()))

@@ -1,0 +1,49 @@
+"""Optimisers and learning-rate schedules by name: torch's own, on one stacked tensor.
+
+Adam, RMSprop and SGD act on each number separately, so one of them on the stacked parameters is
+one a seed.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Literal
+
+from torch import Tensor
+from torch.optim import SGD, Adam, Optimizer, RMSprop
+from torch.optim.lr_scheduler import LambdaLR
+
+OptimiserName = Literal["adam", "rmsprop", "sgd"]
+ScheduleName = Literal["constant", "cosine", "linear"]
+
+
+def optimiser(name: OptimiserName, flat: Tensor, lr: float, beta2: float = 0.999) -> Optimizer:
+    """Returns torch's optimiser of that name over one tensor; ``beta2`` is Adam's."""
+    if name == "adam":
+        return Adam([flat], lr=lr, betas=(0.9, beta2), fused=True)
+    if name == "sgd":
+        return SGD([flat], lr=lr, fused=True)
+    return RMSprop([flat], lr=lr)
+
+
+def schedule(
+    name: ScheduleName, optimizer: Optimizer, steps: int, end: float, warmup: int = 0
+) -> LambdaLR:
+    """Returns a schedule that multiplies the optimiser's rate by :func:`factor` at each step."""
+    return LambdaLR(optimizer, partial(factor, name=name, steps=steps, end=end, warmup=warmup))
+
+
+def factor(step: int, name: ScheduleName, steps: int, end: float, warmup: int) -> float:
+    """Returns the share of the full learning rate at a step.
+
+    It rises linearly over the first ``warmup`` steps, then falls along a line or half a cosine to
+    ``end`` at ``steps``, or stays.
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    if name == "constant":
+        return 1.0
+    left = 1 - progress if name == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return end + (1 - end) * left

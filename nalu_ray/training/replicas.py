@@ -1,0 +1,124 @@
+"""Many seeds of one setting as one stacked model.
+
+Starting a trial costs seconds and a small network's step costs mostly Python, so a trial trains a
+block of R seeds at once. Each seed's parameters are one row of a single (R, P) tensor; the network
+runs once under :func:`torch.func.vmap`, and the optimiser, clipping and the check for divergence
+are each one operation over the whole block. Rows never mix: seed *k* of a block gets the same
+numbers as seed *k* alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+# A fused optimiser works in vectors and rounds differently in the rest that does not fill one; rows
+# of whole vectors have no rest, so a replica's numbers do not depend on its place in the block.
+ROW_MULTIPLE = 64
+
+
+class Replicas:
+    """R networks of one architecture, called together.
+
+    Args:
+        build: builds one network; torch's generators are seeded for each replica before it is
+            called and put back afterwards.
+        init_seeds: R seeds for the initialisation.
+        device: where the stacked parameters live.
+
+    Attributes:
+        flat: (R, P) leaf tensor with every replica's parameters as a row, padded with unused zeros.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        init_seeds: Sequence[int],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        keep_freed_memory()
+        modules = [_seeded(build, seed) for seed in init_seeds]
+        stacked, buffers = stack_module_state(modules)
+        self.module = modules[0].to(device)
+        self.names = list(stacked)
+        self.shapes = [tensor.shape[1:] for tensor in stacked.values()]
+        self.sizes = [shape.numel() for shape in self.shapes]
+        rows = [tensor.detach().reshape(len(modules), -1) for tensor in stacked.values()]
+        used = sum(self.sizes)
+        rows.append(torch.zeros(len(modules), -(used + 1) % ROW_MULTIPLE + 1))
+        self.sizes.append(rows[-1].shape[1])
+        self.flat = torch.cat(rows, dim=1).to(device).requires_grad_()
+        self.buffers = {name: buffer.to(device) for name, buffer in buffers.items()}
+        self._call = vmap(self._single, in_dims=(0, 0, 0))
+        self._call_shared = vmap(self._single, in_dims=(0, 0, None))
+
+    def __len__(self) -> int:
+        return self.flat.shape[0]
+
+    def __call__(self, *inputs: Tensor, shared: bool = False) -> Tensor:
+        """Runs every replica on its own inputs: (R, ...) each -> (R, ...).
+
+        With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...).
+        """
+        call = self._call_shared if shared else self._call
+        if shared:
+            inputs = tuple(tensor.squeeze(0) for tensor in inputs)
+        result: Tensor = call(self.parameters(), self.buffers, inputs)
+        return result
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`."""
+        parts = self.flat.split(self.sizes, dim=1)
+        # the last part is the padding
+        triples = zip(self.names, parts[:-1], self.shapes, strict=True)
+        return {name: _shaped(part, shape) for name, part, shape in triples}
+
+    def replica(self, index: int) -> dict[str, Tensor]:
+        """Returns one replica's state dict, as a copy."""
+        return {name: tensor[index].detach().clone() for name, tensor in self.parameters().items()}
+
+    def _single(
+        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...]
+    ) -> Tensor:
+        result: Tensor = functional_call(self.module, (parameters, buffers), inputs)
+        return result
+
+
+def clip_rows(gradient: Tensor, norm: float) -> None:
+    """Scales each replica's gradient to at most ``norm`` in place, (R, P); others are untouched."""
+    lengths = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    gradient.mul_(norm / lengths.clamp_min(norm))
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Tells glibc to keep freed blocks instead of giving them back to the system.
+
+    A step's few-megabyte temporaries are otherwise mapped and unmapped every time, which cost a
+    third of the static task's step (docs/performance.md).
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        libc = ctypes.CDLL(None)
+        mmap_threshold, trim_threshold = -3, -1
+        libc.mallopt(mmap_threshold, 1 << 30)
+        libc.mallopt(trim_threshold, (1 << 31) - 1)
+    except (OSError, AttributeError):  # another C library: slower, not wrong
+        return
+
+
+def _shaped(part: Tensor, shape: torch.Size) -> Tensor:
+    return part.unflatten(1, shape) if len(shape) else part[:, 0]
+
+
+def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()

@@ -1,0 +1,49 @@
+"""Field types that several tasks share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from nalu_ray import layers
+from nalu_ray.config import did_you_mean
+
+
+def _known_layer(name: str) -> str:
+    if name not in layers.names():
+        raise ValueError(did_you_mean("layer", name, layers.names()))
+    return name
+
+
+def _split_range(value: Any) -> Any:
+    return value.split(":") if isinstance(value, str) else value
+
+
+def _options(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition(":") for part in value.split(";") if part]
+    return {name: text for name, _, text in pairs}
+
+
+def _ordered(value: tuple[float, float]) -> tuple[float, float]:
+    if not value[0] < value[1]:
+        raise ValueError(f"empty range {value[0]}:{value[1]}; write low:high with low < high")
+    return value
+
+
+LayerName = Annotated[str, AfterValidator(_known_layer)]
+"""A network of :mod:`nalu_ray.layers` by its registered name."""
+
+Range = Annotated[tuple[float, float], BeforeValidator(_split_range), AfterValidator(_ordered)]
+"""A pair low < high, written ``low:high`` on the command line."""
+
+NumberOrName = Annotated[float | str, Field(union_mode="left_to_right")]
+"""A number where it reads as one, else a name."""
+
+PerLayer = Annotated[tuple[NumberOrName, ...], BeforeValidator(_split_range)]
+"""An initialisation for each layer, first to last, written ``a:b``."""
+
+Options = Annotated[dict[str, NumberOrName], BeforeValidator(_options)]
+"""Named values, written ``name:value;name:value`` on the command line."""

@@ -1,0 +1,218 @@
+"""One trial: a setting with a block of seeds, from start to stored rows. Knows nothing of Ray.
+
+The trial writes its own rows, wherever it runs: what is finished is stored even when the command
+that asked for it is gone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from nalu_ray.provenance import provenance
+from nalu_ray.registry import task as find_task
+from nalu_ray.results.store import COLUMNS, COMPLETED, Store
+from nalu_ray.task import Progress, Run, Task
+
+_PASSWORD = re.compile(r"//[^/@\s]+@")
+
+
+class TrialSpec(BaseModel):
+    """What a worker needs to run one trial: plain values, the same in every process."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: str
+    setting: dict[str, Any]
+    setting_id: str
+    seeds: tuple[int, ...]
+    label: str
+    steps: int
+    out: str
+    command: str = ""
+    commit: str | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    memory: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads that the trial computes with."""
+        return max(1, int(self.cpus))
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a trial stands.
+
+    Attributes:
+        step, steps, shown: as in :class:`nalu_ray.task.Progress`.
+        seconds: worked so far, without the start of the process.
+        done: the rows are stored; ``failed`` says why which seeds did not complete.
+        messages: warnings since the last report.
+        state: what :class:`Trial` goes on from, when it was due.
+    """
+
+    step: int
+    steps: int
+    shown: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    done: bool = False
+    failed: Mapping[int, str] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+    state: bytes | None = None
+
+
+class Trial:
+    """Runs a :class:`TrialSpec`; every way it can end leaves rows with a reason.
+
+    Args:
+        spec: what to run.
+        state: a :attr:`Report.state` to go on from.
+        report_seconds: least time between two reports.
+        state_seconds: time between two reports with a state; none = never one.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        state: bytes | None = None,
+        *,
+        report_seconds: float = 1.0,
+        state_seconds: float | None = None,
+    ) -> None:
+        self.spec, self.state = spec, state
+        self.report_seconds, self.state_seconds = report_seconds, state_seconds
+        self.started = time.time()
+        self.run: Run | None = None
+        self.failed: dict[int, str] = {}
+        self._before = 0.0
+
+    def __iter__(self) -> Iterator[Report]:
+        """Works to the end, stores the rows and reports so. Never raises a task's error."""
+        last = Report(0, self.spec.steps)
+        try:
+            self.start()
+            for last in self._reports():
+                if last.step < last.steps:
+                    yield last
+            self.finish()
+        except Exception as error:  # a failure is a result: it is stored, and the sweep goes on
+            self.fail(error, last.step)
+        self.run = None
+        _free_gpu(self.spec)
+        yield replace(last, seconds=self.seconds, done=True, failed=self.failed, state=None)
+
+    @property
+    def seconds(self) -> float:
+        """Worked so far, including what a resumed state had worked before."""
+        return self._before + time.time() - self.started
+
+    def start(self) -> None:
+        """Builds the run, or brings it to where the state was taken."""
+        import torch  # noqa: PLC0415 (slow to load; whoever only plans does not need it)
+
+        self.started = time.time()  # a process loads torch once, for all its trials
+        torch.set_num_threads(self.spec.threads)
+        task: Task[Any] = find_task(self.spec.task)
+        setting = task.setting_type.model_validate(self.spec.setting)
+        device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
+        self.run = task.start(setting, self.spec.seeds, device)
+        if self.state is not None:
+            saved = torch.load(io.BytesIO(self.state), map_location=device, weights_only=True)
+            self.run.load_state_dict(saved["run"])
+            self._before = saved["seconds"]
+
+    def advance(self) -> Progress:
+        """Works up to the next report of the run."""
+        return self._running().advance()
+
+    def finish(self) -> pd.DataFrame:
+        """Stores the rows of a run that came to its end and returns them."""
+        rows = self._running().rows()
+        final = rows[rows["metric"] == COMPLETED]
+        if sorted(final["seed"]) != sorted(self.spec.seeds):
+            raise RuntimeError("the run did not give each seed one 'completed' row")
+        self._write(rows)
+        bad = final[final["value"] != 1.0]
+        self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
+        return rows
+
+    def fail(self, error: BaseException, step: int) -> None:
+        """Stores a failed row for each seed, and the traceback beside them."""
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
+        path = Store(self.spec.out).write_text(self.spec.task, name, text)
+        self.fail_with(f"{type(error).__name__}: {error} (traceback: {path})", step)
+
+    def fail_with(self, reason: str, step: int) -> None:
+        """Stores a failed row for each seed."""
+        self._write(failed_rows(self.spec.seeds, step, reason))
+        self.failed = dict.fromkeys(self.spec.seeds, reason)
+
+    def _running(self) -> Run:
+        if self.run is None:
+            raise RuntimeError("start() first")
+        return self.run
+
+    def _reports(self) -> Iterator[Report]:
+        reported = saved = time.monotonic()
+        while True:
+            progress = self.advance()
+            if progress.step >= progress.steps:
+                yield Report(progress.step, progress.steps, progress.shown, self.seconds)
+                return
+            now = time.monotonic()
+            if now - reported < self.report_seconds:
+                continue
+            due = self.state_seconds is not None and now - saved >= self.state_seconds
+            state = self._save() if due else None
+            yield Report(progress.step, progress.steps, progress.shown, self.seconds, state=state)
+            reported, saved = now, now if due else saved
+
+    def _save(self) -> bytes:
+        import torch  # noqa: PLC0415 (as above)
+
+        buffer = io.BytesIO()
+        torch.save({"run": self._running().state_dict(), "seconds": self.seconds}, buffer)
+        return buffer.getvalue()
+
+    def _write(self, rows: pd.DataFrame) -> None:
+        made_by = provenance()
+        if made_by["commit"] is None:  # a node of a cluster holds the code without its history
+            made_by = {**made_by, "commit": self.spec.commit}
+        manifest = {
+            "spec": _without_passwords(self.spec.model_dump(mode="json")),
+            "seconds": self.seconds,
+            "started": self.started,
+            **made_by,
+        }
+        key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
+        Store(self.spec.out).write(self.spec.setting, key, rows, manifest)
+
+
+def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
+    """Returns one ``completed = 0`` row a seed."""
+    rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
+    columns = [name for name in COLUMNS if name not in ("task", "setting_id")]
+    return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)
+
+
+def _free_gpu(spec: TrialSpec) -> None:
+    if spec.gpus:  # the next trial of this GPU may be another process's
+        import torch  # noqa: PLC0415 (as above)
+
+        torch.cuda.empty_cache()
+
+
+def _without_passwords(values: dict[str, Any]) -> dict[str, Any]:
+    hide = ("out", "command")
+    return {**values, **{name: _PASSWORD.sub("//***@", values[name]) for name in hide}}

@@ -1,0 +1,181 @@
+"""``python -m nalu_ray.tune <task>``: runs a task's sweep and prints its tables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from nalu_ray import cli, registry, show
+from nalu_ray.cli import Exit
+from nalu_ray.local import run_local
+from nalu_ray.machine import Capacity, this_machine
+from nalu_ray.messages import Messages
+from nalu_ray.plan import Job, Plan, make_plan
+from nalu_ray.progress import Board
+from nalu_ray.provenance import commit
+from nalu_ray.request import Request, parser, read, task_and_words
+
+if TYPE_CHECKING:
+    from nalu_ray.runner import Session
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return cli.guarded(lambda: _main(words))
+
+
+def _main(argv: list[str]) -> int:
+    options, unknown = parser().parse_known_intermixed_args(argv)
+    name, _ = task_and_words(options.words)
+    if options.help:
+        print(parser().format_help() if name is None else show.task_help(registry.task(name)))
+        return Exit.DONE
+    if options.list:
+        return _list(name, options.preset or "laptop")
+    request = read(options, unknown, argv)
+    if options.print_config:
+        print(show.sweep_yaml(request.task.name, request.preset, request.sweep), end="")
+        return Exit.DONE
+    console = show.console()
+    with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+        if options.dry_run:
+            plan = _plan(request, _expected(request))
+            _print(console, show.describe_plan(plan, request.preset))
+            _print(console, list(show.list_trials(plan, options.verbose)))
+            return Exit.DONE
+        return _run(request, console)
+
+
+def _list(name: str | None, preset: str) -> int:
+    capacity = this_machine(gpus=False)
+    if name is None:
+        table = show.list_tasks(list(registry.tasks().values()), preset, capacity)
+    else:
+        table = show.list_presets(registry.task(name), capacity)
+    show.console().print(table)
+    return Exit.DONE
+
+
+def _print(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+# -- planning and running --------------------------------------------------------------------------
+
+
+def _address(request: Request) -> str | None:
+    if request.options.local:
+        return None
+    return request.options.address or os.environ.get("RAY_ADDRESS") or None
+
+
+def _expected(request: Request) -> Capacity:
+    address = _address(request)
+    if address is not None:
+        return Capacity(f"the cluster at {address}", known=False)
+    return this_machine(gpus=request.sweep.resources.gpus_per_trial > 0)
+
+
+def _plan(request: Request, capacity: Capacity) -> Plan:
+    resources, options = request.sweep.resources, request.options
+    if options.local:
+        resources = resources.model_copy(update={"max_concurrent": 1})
+    job = Job(
+        out=request.store.out,
+        resources=resources,
+        seed_step_microseconds=request.sweep.seed_step_microseconds,
+        rerun_failed=options.rerun_failed,
+        command=f"python -m nalu_ray.tune {request.command}",
+        commit=commit(),
+    )
+    stored = request.store.outcomes(request.task.name)
+    return make_plan(request.task, request.points, stored, job, capacity)
+
+
+def _run(request: Request, console: Console) -> int:
+    """Plans, runs what is missing where it is to run, and tells how it ended."""
+    request.store.write_specs(request.task.specs())
+    with contextlib.ExitStack() as stack:
+        capacity, session = _expected(request), None
+        if not capacity.known:
+            session = _session(request, capacity, stack)
+            capacity = session.capacity
+        plan = _plan(request, capacity)
+        if plan.trials and not request.options.local and session is None:
+            session = _session(request, capacity, stack)
+        if not request.options.quiet:
+            _print(console, [session.describe()] if session else [])
+            _print(console, show.describe_plan(plan, request.preset))
+        kept = _work(request, plan, session, console) if plan.trials else None
+    return _end(request, plan, session, kept, console)
+
+
+def _session(request: Request, capacity: Capacity, stack: contextlib.ExitStack) -> Session:
+    from nalu_ray import runner  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
+
+    address = _address(request)
+    opened = runner.start(capacity) if address is None else runner.connect(address)
+    session = stack.enter_context(opened)
+    if address is not None:
+        runner.check_nodes(request.store, request.task.name)
+    return session
+
+
+def _work(request: Request, plan: Plan, session: Session | None, console: Console) -> str | None:
+    options = request.options
+    kept = None
+    # after Ray has started: its own handler would leave without tidying up
+    with cli.terminable(), Board(console, plan, options.quiet) as board:
+        if session is None:
+            run_local(plan, board, options.fail_fast)
+        else:
+            from nalu_ray import runner  # noqa: PLC0415 (as above)
+
+            kept = runner.run(
+                plan,
+                board,
+                request.store,
+                fail_fast=options.fail_fast,
+                max_concurrent=request.sweep.resources.max_concurrent,
+                loggers=request.loggers,
+            )
+    if options.verbose:
+        _print(console, [board.costs.describe()])
+    return kept
+
+
+def _end(
+    request: Request, plan: Plan, session: Session | None, kept: str | None, console: Console
+) -> int:
+    """Prints tables, where everything is, and what failed."""
+    from nalu_ray.results.present import present  # noqa: PLC0415 (not needed to refuse a command)
+
+    store, name = request.store, request.task.name
+    lines = [f"rows: {store.out.rstrip('/')}/{name}"]
+    if not request.options.quiet:
+        folder = str(Path(store.folder or ".", "report"))
+        written = present(store, name, console, folder)
+        if written:
+            lines.append(f"tables and figures: {Path(written[0]).parent} ({len(written)} files)")
+    if kept:
+        lines.append(f"tensorboard --logdir {kept}")
+    if session is not None:
+        lines.append(session.describe_end())
+    failed = show.failures(plan, store.outcomes(name))
+    if not request.options.quiet or failed:
+        _print(console, lines)
+    _print(console, failed)
+    return Exit.FAILED_SEEDS if failed else Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

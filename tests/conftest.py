@@ -1,0 +1,49 @@
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nalu_ray import registry
+
+# small tensors on a busy machine: one thread is faster, and sums come out the same everywhere
+torch.set_num_threads(1)
+
+FAKE_PACKAGE = Path(__file__).parent / "fake_task"
+PYTHONPATH = os.pathsep.join([str(FAKE_PACKAGE), str(Path(__file__).parents[1])])
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The task of tests/fake_task, found as another package's would be; in an empty folder."""
+    monkeypatch.syspath_prepend(FAKE_PACKAGE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    registry.tasks.cache_clear()
+    yield registry.task("fake")
+    registry.tasks.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """A Ray of two CPUs for all tests that need one; its address."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", PYTHONPATH)
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        context = ray.init(
+            address="local",
+            num_cpus=2,
+            object_store_memory=100 * 2**20,
+            _memory=8 * 2**30,
+            log_to_driver=False,
+        )
+        yield str(context.address_info["gcs_address"])
+        ray.shutdown()

@@ -1,0 +1,197 @@
+"""Curves against hand-computed values; drawings that are legible and the same each time."""
+
+import itertools
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from nalu_ray.results import figures
+from nalu_ray.results.curves import Curve, mean_band, panels
+from nalu_ray.results.rows import COLUMNS
+from nalu_ray.results.specs import Axis, FigureSpec
+from nalu_ray.results.statistics import bootstrap_interval, median_interval
+from tests.results.samples import (
+    ACTIVATIONS,
+    FIGURE_1,
+    frame,
+    full_static,
+    identity,
+    mse,
+    run,
+    specs,
+)
+
+NAN = math.nan
+NAC, NALU = {"layer": "nac", "op": "add"}, {"layer": "nalu", "op": "add"}
+
+
+def spec(**changes: Any) -> FigureSpec:
+    base = {
+        "name": "f", "caption": "F.", "metric": "mse", "split": "extrapolation", "x": "step",
+        "lines": Axis(field="layer", labels={"nac": "NAC", "nalu": "NALU"}),
+        "x_label": "x", "y_label": "y",
+    }  # fmt: skip
+    return FigureSpec(**{**base, **changes})
+
+
+def three_seeds() -> pd.DataFrame:
+    values = [{0: 1.0, 10: 4.0}, {0: 2.0, 10: 5.0}, {0: 6.0, 10: 9.0}]
+    return frame(*(run(NAC, k, mse(v, v, base=4.0 + 4 * k)) for k, v in enumerate(values)))
+
+
+def only_curve(spec: FigureSpec, rows: pd.DataFrame) -> Curve:
+    (panel,) = panels(spec, rows)
+    (curve,) = panel.curves
+    return curve
+
+
+def test_mean_and_median_over_seeds() -> None:
+    curve = only_curve(spec(), three_seeds())
+    assert curve.x.tolist() == [0.0, 10.0]
+    assert curve.middle.tolist() == [3.0, 6.0]
+    assert (curve.heading.label, curve.seeds, curve.stored) == ("NAC", 3, 3)
+    assert (curve.low <= curve.middle).all()
+    assert (curve.middle <= curve.high).all()
+    median = only_curve(spec(statistic="median"), three_seeds())
+    assert median.middle.tolist() == [2.0, 5.0]
+    for place, values in enumerate(([1.0, 2.0, 6.0], [4.0, 5.0, 9.0])):
+        interval = median_interval(values)
+        assert (median.low[place], median.high[place]) == (interval.low, interval.high)
+
+
+def test_relative_to_the_median_over_seeds() -> None:
+    curve = only_curve(spec(relative_to="base"), three_seeds())
+    assert curve.middle.tolist() == [37.5, 75.0]  # 100 * 3 / 8, 100 * 6 / 8
+
+
+def test_the_band_is_the_bootstrap_of_the_mean() -> None:
+    values = np.random.default_rng(1).lognormal(size=(9, 3))
+    low, high = mean_band(values, np.random.default_rng(2), 400)
+    for place in range(3):
+        expected = bootstrap_interval(
+            values[:, place], np.mean, np.random.default_rng(2), resamples=400
+        )
+        assert low[place] == pytest.approx(expected.low)
+        assert high[place] == pytest.approx(expected.high)
+
+
+def test_a_seed_without_finite_values_is_left_out_of_a_mean_and_counted() -> None:
+    lost = run(NAC, 3, mse({0: 1.0}, {0: 1.0, 10: NAN}), "diverged: at step 3")
+    curve = only_curve(spec(), frame(three_seeds(), lost))
+    assert curve.middle.tolist() == [3.0, 6.0]
+    assert (curve.seeds, curve.stored) == (3, 4)
+    median = only_curve(spec(statistic="median"), frame(three_seeds(), lost))
+    assert median.middle.tolist() == [1.5, 7.0]  # an infinite fourth value at step 10
+    drawn = figures.draw(spec(), frame(three_seeds(), lost))
+    assert "runs left out, not finite: 1" in drawn.get_suptitle().replace("\n", " ")
+
+
+def test_a_line_shows_the_setting_that_interpolates_best() -> None:
+    rows = frame(
+        *(
+            run({**NAC, "lr": lr}, seed, mse({0: inner}, {0: outer}))
+            for lr, inner, outer in ((0.1, 1.0, 7.0), (0.01, 2.0, 0.0))
+            for seed in range(3)
+        )
+    )
+    assert only_curve(spec(), rows).middle.tolist() == [7.0]
+    # without the selecting metric: the setting with most seeds
+    inner = (rows["metric"] == "mse") & (rows["split"] == "interpolation")
+    few = rows[~inner & ~((rows["lr"] == 0.1) & (rows["seed"] == 2))]
+    assert only_curve(spec(), few).middle.tolist() == [0.0]
+
+
+def test_only_the_last_step_of_a_curve_over_x() -> None:
+    points = [(step, x, step + x) for step in (1, 2) for x in (-1.0, 0.0, 1.0)]
+    rows = pd.DataFrame(
+        [
+            {"seed": seed, "step": step, "x": x, "value": value + seed}
+            for seed in (0, 1)
+            for step, x, value in points
+        ]
+    ).assign(setting_id="a", layer="nac", metric="e", split="curve", task="t", reason=None)
+    rows = rows.reindex(columns=[*COLUMNS, "layer"])
+    curve = only_curve(spec(metric="e", split="curve", x="x", select_step=True), rows)
+    assert curve.x.tolist() == [-1.0, 0.0, 1.0]
+    assert curve.middle.tolist() == [1.5, 2.5, 3.5]
+
+
+def test_panels_and_lines_in_printed_order() -> None:
+    rows = full_static(2, 2)
+    found = panels(specs("static").figures[0], rows)
+    assert [panel.title for panel in found] == ["a + b", "a - b", "a × b", "a / b", "a²", "√a"]
+    labels = [curve.heading.label for curve in found[0].curves]
+    assert labels[:2] == ["ReLU6", "Softsign"]
+    assert labels[-2:] == ["NALU", "NAC+NALU"]
+    some = panels(specs("static").figures[0], rows[rows["op"].isin(["sqrt", "add"])])
+    assert [panel.title for panel in some] == ["a + b", "√a"]
+
+
+def test_nothing_to_draw_is_said() -> None:
+    for rows in (three_seeds().iloc[:0], three_seeds()):
+        with pytest.raises(LookupError, match="mae"):
+            figures.draw(spec(metric="mae"), rows)
+
+
+def test_fifteen_lines_can_be_told_apart_also_in_grey() -> None:
+    figure = figures.draw(FIGURE_1, identity(4))
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(ACTIVATIONS.values())
+    styles = [(to_hex(x.get_color()), x._dash_pattern) for x in legend.get_lines()]
+    assert len(set(map(str, styles))) == 15
+    for (colour, dashes), (other, others) in itertools.pairwise(styles):
+        assert colour != other
+        assert dashes != others
+    (axes,) = figure.axes
+    assert axes.get_xlim() == (-20.0, 20.0)
+    assert figure.get_supxlabel() == "input"
+
+
+def test_a_line_keeps_its_style_whatever_else_was_run() -> None:
+    rows = identity(3)
+    alone = figures.draw(FIGURE_1, rows[rows["layer"] == "relu"])
+    among = figures.draw(FIGURE_1, rows)
+    (line,) = alone.legends[0].get_lines()
+    same = among.legends[0].get_lines()[list(ACTIVATIONS).index("relu")]
+    assert line.get_color() == same.get_color()
+    assert len(alone.legends[0].get_lines()) == 1
+
+
+def test_labels_are_no_mathematics(tmp_path: Path) -> None:
+    lines = Axis(field="layer", labels={"nac": "cost $x^{$"})
+    figure = figures.draw(spec(lines=lines, caption="$", x_label="$_"), three_seeds())
+    assert figures.save(figure, tmp_path / "f")
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_files_are_the_same_each_time(tmp_path: Path, logarithmic: bool) -> None:
+    drawn = spec(log_y=logarithmic, relative_to="base", statistic="median")
+    contents = []
+    for attempt in ("a", "b"):
+        figure = figures.draw(drawn, three_seeds())
+        paths = figures.save(figure, tmp_path / attempt / "figure_1.2")
+        assert [path.name for path in paths] == ["figure_1.2.png", "figure_1.2.pdf"]
+        contents.append([*(p.read_bytes() for p in paths), figures.encode(figure, "svg")])
+    assert contents[0] == contents[1]
+    png, pdf, svg = contents[0]
+    assert png.startswith(b"\x89PNG")
+    assert pdf.startswith(b"%PDF")
+    assert b"CreationDate" not in pdf
+    assert b"<dc:date>" not in svg
+
+
+def test_the_users_matplotlib_is_left_alone() -> None:
+    before = dict(mpl.rcParams)
+    figures.encode(figures.draw(spec(), three_seeds()), "png")
+    assert dict(mpl.rcParams) == before
+    code = "import sys, nalu_ray.results.figures; assert 'matplotlib.pyplot' not in sys.modules"
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)

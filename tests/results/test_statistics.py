@@ -1,0 +1,247 @@
+"""Statistics against hand-computed values and invariants."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nalu_ray.results.statistics import (
+    Interval,
+    Rate,
+    bootstrap_interval,
+    median_interval,
+    perturbed_mse,
+    select,
+    solved_at,
+    sparsity_error,
+    success_rate,
+    wilson_interval,
+)
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("successes", "low", "high"), [(0, 0.0, 3.7), (31, 22.8, 40.6), (98, 93.0, 99.4)]
+)
+def test_wilson_gives_the_published_intervals(successes: int, low: float, high: float) -> None:
+    interval = wilson_interval(successes, 100)
+    assert [round(100 * bound, 1) for bound in interval] == [low, high]
+
+
+def test_wilson_without_runs_knows_nothing() -> None:
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("successes", "n", "confidence"), [(5, 4, 0.9), (-1, 4, 0.9), (1, 4, 1.0)])
+def test_wilson_refuses_impossible_input(successes: int, n: int, confidence: float) -> None:
+    with pytest.raises(ValueError, match=r"successes|confidence"):
+        wilson_interval(successes, n, confidence)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 500), st.data(), st.floats(0.5, 0.999))
+def test_wilson_contains_the_rate_and_mirrors(n: int, data: st.DataObject, level: float) -> None:
+    successes = data.draw(st.integers(0, n))
+    low, high = wilson_interval(successes, n, level)
+    mirrored = wilson_interval(n - successes, n, level)
+    wider = wilson_interval(successes, n, (1 + level) / 2)
+    assert 0 <= low <= successes / n <= high <= 1
+    assert mirrored == pytest.approx((1 - high, 1 - low), abs=1e-12)
+    assert wider[0] <= low
+    assert high <= wider[1]
+
+
+def test_success_rate_counts_and_keeps_its_interval() -> None:
+    assert success_rate([True, False, 1, 0.0]) == Rate(2, 4, 0.5, *wilson_interval(2, 4))
+    assert success_rate(np.array([True, True])).rate == 1.0
+    assert math.isnan(success_rate([]).rate)
+
+
+@pytest.mark.parametrize("solved", [[1.0, NAN], [2], [0.5], [True, None], [[True]]])
+def test_success_rate_refuses_what_is_not_a_verdict(solved: Any) -> None:
+    with pytest.raises(ValueError, match="booleans"):
+        success_rate(solved)
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high", "confidence"),
+    [
+        (1, 1, 1, 0.0),
+        (5, 1, 5, 1 - 2 / 32),
+        (6, 1, 6, 1 - 2 / 64),
+        (10, 2, 9, 1 - 2 * 11 / 1024),
+        (20, 6, 15, 0.9586),
+        (100, 40, 61, 0.9648),
+    ],
+)
+def test_median_interval_uses_the_tabulated_order_statistics(
+    n: int, low: int, high: int, confidence: float
+) -> None:
+    """Sign-test tables (Conover): n = 10 gives the 2nd and 9th value, n = 20 the 6th and 15th."""
+    shuffled = np.random.default_rng(0).permutation(np.arange(1, n + 1))
+    got = median_interval(shuffled)
+    assert (got.estimate, got.low, got.high) == ((n + 1) / 2, low, high)
+    assert got.confidence == pytest.approx(confidence, abs=5e-5)
+
+
+def test_median_interval_takes_diverged_runs_but_no_gaps() -> None:
+    assert median_interval([1, 2, 3, 4, 5, 6, INF]) == Interval(4, 1, INF, 1 - 2 / 128)
+    for values in ([], [1.0, NAN]):
+        with pytest.raises(ValueError, match="no NaN"):
+            median_interval(values)
+    with pytest.raises(ValueError, match="one dimension"):
+        median_interval([[1.0]])
+
+
+def test_median_interval_covers_as_often_as_it_says() -> None:
+    draws = np.random.default_rng(1).exponential(size=(2000, 10))
+    hits = [(got := median_interval(row)).low <= math.log(2) <= got.high for row in draws]
+    assert np.mean(hits) == pytest.approx(1 - 22 / 1024, abs=0.012)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=60), st.floats(0.5, 0.99))
+def test_median_interval_brackets_and_widens(values: list[float], level: float) -> None:
+    narrow, wide = median_interval(values, level), median_interval(values, (1 + level) / 2)
+    assert wide.low <= narrow.low <= narrow.estimate <= narrow.high <= wide.high
+    assert narrow.confidence >= level or (narrow.low, narrow.high) == (min(values), max(values))
+
+
+def test_bootstrap_is_seeded_and_near_the_normal_interval() -> None:
+    values = np.random.default_rng(2).normal(3.0, 1.0, 400)
+    first = bootstrap_interval(values, np.mean, np.random.default_rng(0))
+    again = bootstrap_interval(values, np.mean, np.random.default_rng(0))
+    other = bootstrap_interval(values, np.mean, np.random.default_rng(1))
+    assert first == again != other
+    half = 1.96 * values.std() / 20
+    assert first.estimate == pytest.approx(values.mean())
+    assert (first.low, first.high) == pytest.approx(
+        (values.mean() - half, values.mean() + half), abs=0.02
+    )
+
+
+def test_bootstrap_narrows_with_less_confidence_and_draws_whole_rows() -> None:
+    rows = np.repeat(np.arange(30.0)[:, None], 2, axis=1)
+
+    def mean_of_equal_columns(sample: np.ndarray) -> float:
+        assert sample.shape == (30, 2)
+        assert (sample[:, 0] == sample[:, 1]).all()
+        return float(sample.mean())
+
+    wide, narrow = (
+        bootstrap_interval(rows, mean_of_equal_columns, np.random.default_rng(0), level, 300)
+        for level in (0.95, 0.5)
+    )
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_bootstrap_passes_infinities_through() -> None:
+    got = bootstrap_interval([1.0, 2.0, INF], np.median, np.random.default_rng(0))
+    assert (got.estimate, got.low, got.high) == (2.0, 1.0, INF)
+
+
+def test_select_takes_the_lowest_finite_row_and_the_lowest_seed_of_ties() -> None:
+    frame = pd.DataFrame(
+        [
+            ("nac", 3, 0.5, "tie"),
+            ("nac", 1, 0.5, "winner"),
+            ("nac", 1, 0.5, "later"),
+            ("nac", 0, NAN, "nan"),
+            ("nac", 9, -INF, "infinite"),
+            ("relu", 0, INF, "diverged"),
+            (None, 2, 0.7, "keyless"),
+            (None, 3, 0.6, "keyless winner"),
+        ],
+        columns=["layer", "seed", "error", "note"],
+        index=[5] * 8,
+    )
+    got = select(frame, "error", ["layer"])
+    assert list(got["note"]) == ["winner", "keyless winner"]
+    assert list(got.index) == [0, 1]
+    assert list(select(frame, "error", [])["note"]) == ["winner"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 5), st.floats(0, 10) | st.just(NAN)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_select_finds_each_groups_minimum(rows: list[tuple[int, int, float]]) -> None:
+    frame = pd.DataFrame(rows, columns=["group", "seed", "error"])
+    expected = {
+        group: min((error, seed) for g, seed, error in rows if g == group and error == error)
+        for group in {g for g, _, error in rows if error == error}
+    }
+    got = select(frame, "error", ["group"])
+    assert {row.group: (row.error, row.seed) for row in got.itertuples()} == expected
+
+
+def test_solved_at_follows_the_protocol() -> None:
+    log = pd.DataFrame(
+        [
+            # Solved where interpolation is best (step 3), below the threshold since step 2.
+            (0, 3, 0.1, 0.5),
+            (0, 1, 0.3, 2.0),
+            (0, 2, 0.2, 0.9),
+            # Below at step 1, but not at its best interpolation step.
+            (1, 1, 0.3, 0.5),
+            (1, 2, 0.1, 1.5),
+            # Equal is not below.
+            (2, 1, 0.1, 1.0),
+            # Never finite; and finite in interpolation only.
+            (3, 1, NAN, NAN),
+            (4, 1, 0.1, NAN),
+            # Equal interpolation: the earlier step counts.
+            (5, 2, 0.1, 0.5),
+            (5, 1, 0.1, 1.5),
+        ],
+        columns=["seed", "step", "interpolation", "extrapolation"],
+    ).assign(threshold=1.0)
+    got = solved_at(log, ["seed"])
+    assert list(got) == ["seed", "solved", "solved_at"]
+    assert list(got["seed"]) == [0, 1, 2, 3, 4, 5]
+    assert list(got["solved"]) == [True, False, False, False, False, False]
+    assert got["solved"].dtype == bool
+    assert got["solved_at"].to_list() == pytest.approx([2, NAN, NAN, NAN, NAN, NAN], nan_ok=True)
+
+
+def test_perturbed_mse_by_hand() -> None:
+    """x = (4, 1, 2), a = 4, b = 6, eps = 0.1: 3.6 + 0.3 = 3.9 and 0.9 * 6 + 0.1 * 1 = 5.5."""
+    x, mask_a, mask_b = [[4.0, 1.0, 2.0]], [1, 0, 0], [1, 0, 1]
+    expected = {
+        "a": (4 - 3.9) ** 2,
+        "add": (10 - 9.4) ** 2,
+        "sub": (-2 + 1.6) ** 2,
+        "mul": (24 - 3.9 * 5.5) ** 2,
+        "div": (4 / 6 - 3.9 / 5.5) ** 2,
+        "square": (16 - 3.9**2) ** 2,
+        "sqrt": (2 - math.sqrt(3.9)) ** 2,
+    }
+    got = {op: perturbed_mse(op, x, mask_a, mask_b, eps=0.1) for op in expected}
+    assert got == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"'pow'.*sqrt"):
+        perturbed_mse("pow", x, mask_a, mask_b)
+
+
+def test_sparsity_error_is_that_of_the_worst_weight() -> None:
+    assert sparsity_error([[1.0, 0.0], [-1.0, 0.9]], [0.2]) == pytest.approx(0.2)
+    assert sparsity_error([-0.5]) == 0.5
+    assert sparsity_error([3.0]) == 2.0
+    assert math.isnan(sparsity_error([0.0, NAN]))
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1, 1), min_size=1), st.randoms())
+def test_sparsity_error_of_bounded_weights(weights: list[float], random: object) -> None:
+    error = sparsity_error(weights)
+    assert 0 <= error <= 0.5
+    assert sparsity_error([-weight for weight in weights]) == error
+    assert sparsity_error(*[[weight] for weight in reversed(weights)]) == error

@@ -1,0 +1,167 @@
+"""Static arithmetic: what each set guarantees, and the figures that need no training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from nalu_ray.data.sections import sections
+from nalu_ray.results.statistics import perturbed_mse
+from nalu_ray.seeding import Streams
+from nalu_ray.tasks import static
+from nalu_ray.tasks._static import _operands
+from nalu_ray.tasks.static import OPERATIONS, TASK, StaticSetting
+
+SEEDS = (0, 3, 8)
+CASES: list[dict[str, Any]] = [
+    {},
+    {"section": 25, "overlap": 12, "train_range": (1, 2), "test_range": (2, 6)},
+    {"section": 2, "train_range": (0, 1), "test_range": (0.5, 2)},
+    {"section": 5, "train_range": (-1, 1), "test_range": (-3, 3), "op": "sub"},
+    {"inputs": 20, "section": 10, "train_range": (1, 2), "test_range": (0.1, 1)},
+    {"steps": 1, "batch": 1},
+    {"steps": 2, "batch": 3, "shared_inputs": True},
+]
+
+POSSIBLE = [
+    (case, op)
+    for case in CASES
+    for op in OPERATIONS
+    if min(case.get("train_range", (0,))) >= 0 or op not in ("div", "sqrt")
+]
+
+
+def small(**values: Any) -> StaticSetting:
+    return StaticSetting(**{"steps": 50, "test_size": 64, "batch": 16, **values})
+
+
+def observed(setting: StaticSetting) -> torch.Tensor:
+    """a, b and y of every training example, (R, N, 3)."""
+    streams = Streams("static", SEEDS, "train", shared=setting.shared_inputs)
+    seen = []
+    for _ in range(setting.steps):
+        batch = TASK.sample(setting, "train", streams)
+        a, b = _operands(batch.inputs[0], setting, SEEDS, batch.shared)
+        seen.append(torch.stack([a, b, OPERATIONS[setting.op](a, b)], dim=2))
+    return torch.cat(seen, dim=1)
+
+
+@pytest.mark.parametrize(("case", "op"), POSSIBLE, ids=str)
+def test_interpolation_stays_within_what_training_showed(case: dict[str, Any], op: str) -> None:
+    setting = small(**{**case, "op": op})
+    values = observed(setting)
+    batch = TASK.sample(setting, "interpolation", Streams("static", SEEDS, "interpolation"))
+    a, b = _operands(batch.inputs[0], setting, SEEDS)
+    for index, tested in enumerate((a, b, batch.targets[..., 0])):
+        assert (tested <= values[..., index].amax(1, keepdim=True)).all()
+        assert (tested >= values[..., index].amin(1, keepdim=True)).all()
+
+
+@pytest.mark.parametrize(("case", "op"), POSSIBLE, ids=str)
+def test_extrapolation_always_leaves_what_training_can_produce(
+    case: dict[str, Any], op: str
+) -> None:
+    setting = small(**{**case, "op": op})
+    low, high = (setting.section * bound for bound in setting.train_range)
+    batch = TASK.sample(setting, "extrapolation", Streams("static", SEEDS, "extrapolation"))
+    a, b = _operands(batch.inputs[0], setting, SEEDS)
+    beyond = (a < low) | (a > high)
+    if op not in ("square", "sqrt"):
+        beyond |= (b < low) | (b > high)
+    assert beyond.all()
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_targets_are_the_operation_on_the_two_sums(op: str) -> None:
+    setting = small(op=op, inputs=30, section=4)
+    batch = TASK.sample(setting, "train", Streams("static", SEEDS, "train"))
+    x, (first, second) = batch.inputs[0].numpy().astype(float), sections("static", SEEDS, 30, 4, 0)
+    expected = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+        "square": lambda a, b: a**2, "sqrt": lambda a, b: a**0.5,
+    }[op]  # fmt: skip
+    for k in range(len(SEEDS)):
+        a, b = (x[k][:, index[k].numpy()].sum(1) for index in (first, second))
+        np.testing.assert_allclose(batch.targets[k, :, 0], expected(a, b), rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_sections_are_contiguous_inside_and_overlap_exactly(data: st.DataObject) -> None:
+    section = data.draw(st.integers(1, 8))
+    overlap = data.draw(st.integers(0, section))
+    inputs = data.draw(st.integers(2 * section - overlap, 30))
+    first, second = sections("static", tuple(range(20)), inputs, section, overlap)
+    for index in (first, second):
+        assert index.shape == (20, section)
+        assert index.min() >= 0
+        assert index.max() < inputs
+        assert (index.diff(dim=1) == 1).all()
+    shared = [len(set(a) & set(b)) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    assert shared == [overlap] * 20
+
+
+def test_sections_differ_between_seeds_and_stay_within_one() -> None:
+    first, second = sections("static", tuple(range(50)), 100, 10, 0)
+    assert len({tuple(row) for row in torch.cat([first, second], dim=1).tolist()}) > 40
+    alone, _ = sections("static", (7,), 100, 10, 0)
+    assert torch.equal(first[7], alone[0])
+    assert (first[:, 0] < second[:, 0]).float().mean().item() == pytest.approx(0.5, abs=0.25)
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_threshold_is_that_of_the_statistics_module(op: str) -> None:
+    setting = small(op=op, train_range=(1, 2), test_range=(2, 6), section=25, overlap=12)
+    streams = Streams("static", SEEDS, "extrapolation")
+    batch = TASK.sample(setting, "extrapolation", streams)
+    found = TASK.references(setting, "extrapolation", batch, streams)["solved_mse"]
+    for k, (first, second) in enumerate(zip(*sections("static", SEEDS, 100, 25, 12), strict=True)):
+        masks = []
+        for index in (first, second):
+            masks.append(np.zeros(100))
+            masks[-1][index.numpy()] = 1.0
+        expected = perturbed_mse(op, batch.inputs[0][k].double().numpy(), *masks)
+        assert found[k].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_random_reference_is_the_error_of_an_untrained_linear_network() -> None:
+    setting = small(op="mul", test_size=500)
+    streams = Streams("static", SEEDS, "interpolation")
+    batch = TASK.sample(setting, "interpolation", streams)
+    found = TASK.references(setting, "interpolation", batch, streams)["random_mse"]
+    predicting_zero = batch.targets.square().mean((1, 2))
+    assert found.shape == (3,)
+    assert (found / predicting_zero).log().abs().max() < 1
+    assert "solved_mse" not in TASK.references(setting, "interpolation", batch, streams)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"section": 60}, ["section=60", "inputs=100"]),
+        ({"overlap": 11}, ["overlap=11", "section=10"]),
+        ({"hidden": 0}, ["hidden", "greater than or equal to 1"]),
+        ({"lr": 0}, ["lr", "greater than 0"]),
+        ({"train_range": "1:1"}, ["train_range", "empty range"]),
+        ({"train_range": "0:3", "test_range": "1:2"}, ["test_range", "never leaves"]),
+        ({"op": "sqrt", "test_range": "-2:2"}, ["op=sqrt"]),
+        ({"op": "div", "train_range": "-1:1"}, ["op=div"]),
+        ({"layer": "nalo"}, ["nalo", "Did you mean 'nalu'"]),
+        ({"lr": "fast"}, ["lr", "number"]),
+    ],
+)
+def test_impossible_settings_are_named(values: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        StaticSetting.model_validate(values)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_table_specs_name_only_published_rows_and_our_own() -> None:
+    assert [table.number for table in static.TASK.tables] == [7, 6]

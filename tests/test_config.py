@@ -1,0 +1,225 @@
+"""Settings, sweeps and their mistakes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from pydantic import Field
+
+from nalu_ray.config import (
+    ConfigError,
+    Preset,
+    Resources,
+    Setting,
+    did_you_mean,
+    expand,
+    load_sweep,
+    parse_seeds,
+)
+
+
+class Net(Setting):
+    layer: Literal["nac", "nalu", "relu"] = Field("nac", description="layer")
+    op: str = Field("add", description="operation")
+    lr: float = Field(0.1, gt=0, description="rate")
+    hidden: int = Field(2, description="units")
+
+
+def preset(**values: Any) -> Preset:
+    return Preset.model_validate(values)
+
+
+def values(points: Any, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(point.setting, name) for name in names) for point in points]
+
+
+def mistakes(*arguments: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        expand(*arguments)
+    return caught.value.messages
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_id_depends_on_the_values_alone() -> None:
+    assert Net(lr=0.5, hidden=3).id == Net(hidden=3, lr=0.5).id
+    assert Net(lr=1).id == Net(lr=1.0).id
+    assert len({Net(hidden=n).id for n in range(50)}) == 50
+
+
+def test_id_is_the_same_in_another_process() -> None:
+    code = "from nalu_ray.config import setting_id; print(setting_id({'b': 1.5, 'a': 'x'}))"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path.cwd())},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert outputs == {"099f4bcf556f24a5\n"}
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_are_finite(bad: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Net(lr=bad)
+
+
+# -- seeds and resources ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("3", (0, 1, 2)),
+        (3, (0, 1, 2)),
+        ("3,7", (3, 7)),
+        ("3,", (3,)),
+        ([3], (3,)),
+        ([7, 3], (7, 3)),
+    ],
+)
+def test_seeds(text: Any, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "3,3", "3,-1", [], "", ","])
+def test_impossible_seeds(text: Any) -> None:
+    with pytest.raises(ConfigError, match="seeds="):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 0.5, 0.25, 0.33])
+def test_gpus_that_fill_a_device(gpus: float) -> None:
+    assert Resources(gpus_per_trial=gpus).gpus_per_trial == gpus
+
+
+@pytest.mark.parametrize("gpus", [0.4, 0.7, 1.5, -1])
+def test_gpus_that_do_not(gpus: float) -> None:
+    with pytest.raises(ValueError, match="gpus_per_trial"):
+        Resources(gpus_per_trial=gpus)
+
+
+# -- sweeps ----------------------------------------------------------------------------------------
+
+
+def test_axes_make_a_grid_and_changes_extend_it() -> None:
+    sweep = preset(axes={"layer": ["nac", "nalu"]}, set={"lr": 0.5}, seeds=3)
+    points = expand(sweep, Net, {"op": ["add", "mul"]})
+    assert values(points, "layer", "op", "lr") == [
+        ("nac", "add", 0.5),
+        ("nac", "mul", 0.5),
+        ("nalu", "add", 0.5),
+        ("nalu", "mul", 0.5),
+    ]
+    assert {point.seeds for point in points} == {(0, 1, 2)}
+
+
+def test_a_change_replaces_an_axis_a_value_and_an_override() -> None:
+    override = {"when": {"layer": ["nalu"]}, "set": {"lr": 0.7}, "axes": {"hidden": [4, 8]}}
+    sweep = preset(axes={"layer": ["nac", "nalu"]}, set={"lr": 0.5}, overrides=[override])
+    assert values(expand(sweep, Net, {}), "layer", "lr", "hidden") == [
+        ("nac", 0.5, 2),
+        ("nalu", 0.7, 4),
+        ("nalu", 0.7, 8),
+    ]
+    changed = expand(sweep, Net, {"lr": [0.9], "hidden": [3], "layer": ["nalu"]})
+    assert values(changed, "layer", "lr", "hidden") == [("nalu", 0.9, 3)]
+
+
+def test_an_override_matches_a_field_that_is_left_at_its_default() -> None:
+    sweep = preset(axes={"layer": ["nac"]}, overrides=[{"when": {"op": ["add"]}, "seeds": [7]}])
+    assert [point.seeds for point in expand(sweep, Net, {})] == [(7,)]
+    assert [point.seeds for point in expand(sweep, Net, {"op": ["mul"]})] == [(0,)]
+
+
+def test_seeds_of_the_command_line_win_everywhere() -> None:
+    sweep = preset(seeds=3, overrides=[{"when": {"op": ["add"]}, "seeds": [7]}])
+    assert [point.seeds for point in expand(sweep, Net, {}, (1, 2))] == [(1, 2)]
+
+
+def test_points_that_become_equal_are_one_with_all_seeds() -> None:
+    overrides = [
+        {"when": {"hidden": [3]}, "seeds": [5, 1]},
+        {"when": {"hidden": [3]}, "set": {"hidden": 2}},
+    ]
+    sweep = preset(axes={"hidden": [2, 3]}, seeds=2, overrides=overrides)
+    (point,) = expand(sweep, Net, {})
+    assert point.setting == Net()
+    assert point.seeds == (0, 1, 5)
+
+
+# -- mistakes --------------------------------------------------------------------------------------
+
+
+def test_every_mistake_is_told_at_once_and_only_once() -> None:
+    changes = {"laier": ["nac"], "layer": ["nacc"], "lr": ["fast", -1], "hidden": [2, 3]}
+    told = mistakes(preset(), Net, changes)
+    assert [line.split(":")[0].split(".")[0] for line in told] == [
+        "unknown field 'laier'",
+        "layer='nacc'",
+        "lr='fast'",
+        "lr=-1",
+    ]
+    assert "Did you mean 'layer'?" in told[0]
+    assert "Did you mean 'nac'? Allowed: nac, nalu, relu" in told[1]
+    assert "valid number" in told[2]
+    assert "greater than 0" in told[3]
+
+
+def test_a_field_that_only_the_sweep_file_names_is_told_as_such() -> None:
+    sweep = preset(set={"lrr": 1}, overrides=[{"when": {"lyer": ["nac"]}}])
+    told = mistakes(sweep, Net, {})
+    assert [line.split(" Allowed")[0] for line in told] == [
+        "sweep: unknown field 'lrr'. Did you mean 'lr'?",
+        "sweep: unknown field 'lyer'. Did you mean 'layer'?",
+    ]
+
+
+def test_an_axis_without_values_is_a_mistake() -> None:
+    assert mistakes(preset(axes={"op": []}), Net, {}) == ["no settings: an axis has no values"]
+
+
+def test_did_you_mean_names_the_nearest_or_none() -> None:
+    assert "Did you mean 'static'?" in did_you_mean("task", "sttaic", ["static", "identity"])
+    assert "Did you mean" not in did_you_mean("task", "xyz", ["static", "identity"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read sweep"),
+        (b"a: [1", "is not YAML"),
+        (b"\xff\xfe\x00", "is not YAML"),
+        (b"", "dictionary"),
+        (b"task: net\npresets: {smoke: {axis: {}}}", "presets.smoke.axis: no such field"),
+        (b"task: net\npresets: {tiny: {}}", "unknown value 'tiny'. Allowed: laptop"),
+        (b"task: other\npresets: {}", "'other' is not 'net'"),
+        (b"task: net\npresets: {smoke: {axes: {lr: 3}}}", "presets.smoke.axes.lr=3"),
+    ],
+)
+def test_a_sweep_file_that_cannot_be_used_says_why(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    file = tmp_path / "sweep.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match="sweep") as caught:
+        load_sweep("net", file)
+    assert message in str(caught.value)
+
+
+def test_a_sweep_file_is_read_as_written(tmp_path: Path) -> None:
+    data = {"task": "net", "presets": {"smoke": {"axes": {"lr": [0.1]}, "seeds": [4]}}}
+    file = tmp_path / "sweep.yaml"
+    file.write_text(yaml.safe_dump(data))
+    assert load_sweep("net", file).presets["smoke"] == preset(axes={"lr": [0.1]}, seeds=[4])

@@ -1,0 +1,55 @@
+"""The examples of CONTRIBUTING.md work as they stand."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from nalu_ray import layers
+from nalu_ray.config import Sweep, expand
+from nalu_ray.results.store import Store
+from nalu_ray.results.tables import build as build_table
+
+TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def example(name: str) -> str:
+    found = re.search(rf"<!-- example: {name} -->\n```\w+\n(.*?)```", TEXT, re.DOTALL)
+    assert found, name
+    return found[1]
+
+
+def module(name: str) -> types.ModuleType:
+    made = types.ModuleType(f"example_{name}")
+    sys.modules[made.__name__] = made
+    exec(compile(example(name), f"CONTRIBUTING.md: {name}", "exec"), made.__dict__)
+    return made
+
+
+def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers.registry, "_entries", dict(layers.registry._entries))
+    module("layer")
+    assert "clamped" in layers.names()
+    network = layers.build("clamped", 4, 2, 1)
+    assert network(torch.ones(3, 4)).shape == (3, 1)
+    assert layers.get("clamped").label == "Clamped"
+
+
+def test_the_task_runs_its_sweep_and_prints_its_table(tmp_path: Path) -> None:
+    task = module("task").TASK
+    sweep = Sweep.model_validate(yaml.safe_load(example("sweep")))
+    store = Store(str(tmp_path))
+    for point in expand(sweep.presets["smoke"], task.setting_type, {}):
+        run = task.start(point.setting, point.seeds, torch.device("cpu"))
+        while (progress := run.advance()).step < progress.steps:
+            pass
+        key = {"task": "mean", "setting_id": point.setting.id}
+        store.write(point.setting.model_dump(mode="json"), key, run.rows(), {})
+    table = build_table(task.tables[0], store.load("mean"))
+    assert table is not None

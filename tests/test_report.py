@@ -1,0 +1,297 @@
+"""The report command: what it prints, writes and refuses."""
+
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from nalu_ray.report import main, present
+from nalu_ray.results.store import Store
+from tests.results.samples import fill, full_static, identity, specs
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two stored tasks, part of each run."""
+    folder = tmp_path_factory.mktemp("stored") / "results"
+    store = Store(str(folder))
+    static = full_static(3, 2)
+    static = static[static["layer"].isin(["nac", "nalu"]) & static["op"].isin(["add", "mul"])]
+    fill(store, "static", static, ["layer", "op", "lr"])
+    curves = identity(3)
+    fill(store, "identity", curves[curves["layer"].isin(["tanh", "none"])], ["layer"])
+    return folder
+
+
+def report(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def written(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+FIGURES = {f"static/learning.{x}" for x in ("png", "pdf")}
+
+
+def test_tables_in_the_terminal_and_files(
+    results: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert report("static", "--out", results, "--to", tmp_path) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("Static  section 4.1\n\nTable 7. Static arithmetic")
+    assert "Table 6." in out
+    assert "(33.3)" in out
+    assert "1 diverged" in out
+    assert max(map(len, out.splitlines()[:-1])) <= 120
+    assert out.splitlines()[-1] == f"written: 6 files in {tmp_path}"
+    tables = {f"static/table_{n}.{x}" for n in (6, 7) for x in ("md", "csv")}
+    assert written(tmp_path) == FIGURES | tables
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [("md", "**Table 7.**"), ("latex", "% \\use"), ("html", "<figure>"), ("csv", "table,row,")],
+)
+def test_a_format_leaves_stdout_to_the_tables(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, start: str,
+) -> None:  # fmt: skip
+    assert report("static", "--format", kind, "--out", results, "--to", tmp_path) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(start)
+    assert err == f"written: 4 files in {tmp_path}\n"
+    suffix = {"latex": "tex"}.get(kind, kind)
+    files = [tmp_path / "static" / f"table_{n}.{suffix}" for n in (7, 6)]
+    assert written(tmp_path) == FIGURES | {str(f.relative_to(tmp_path)) for f in files}
+    assert out == "\n".join(f.read_text(encoding="utf-8") for f in files) + "\n"
+
+
+def test_without_a_task_all_of_them(
+    results: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert report("--out", results, "--to", tmp_path) == 0
+    out = capsys.readouterr().out
+    assert out.index("Identity  section 1.1") < out.index("Static  section 4.1")
+    assert {"identity/figure_1.png", "identity/table_5.md"} <= written(tmp_path)
+
+
+def examples() -> list[str]:
+    help_text = subprocess.run(
+        [sys.executable, "-m", "nalu_ray.report", "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return re.findall(r"^ *python -m nalu_ray\.report.*$", help_text, re.MULTILINE)
+
+
+def test_the_examples_of_the_help_run(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").symlink_to(results)
+    commands = examples()
+    assert len(commands) >= 3
+    for command in commands:
+        assert main(shlex.split(command)[3:]) == 0
+    assert (tmp_path / "site" / "report.html").is_file()
+    assert (results / "report" / "static" / "table_7.md").is_file()
+    # what was written among the rows is no task
+    assert Store(str(results)).tasks() == ["identity", "static"]
+
+
+def test_a_uri_writes_here_by_default(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert report("identity", "--out", results.as_uri()) == 0
+    assert (tmp_path / "report" / "identity" / "table_5.csv").is_file()
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def test_an_unknown_task(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report("statik", "--out", results) == 2
+    assert "Did you mean 'static'?" in capsys.readouterr().err
+
+
+def test_nothing_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report("static", "--out", tmp_path / "nowhere") == 2
+    assert "nothing stored in" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--format", "docx"], ["--formats", "md"], ["a", "b"]])
+def test_wrong_usage(results: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(*wrong, "--out", results) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert wrong[0] in err or wrong[-1] in err
+
+
+def test_a_folder_that_cannot_be_written(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert report("identity", "--out", results, "--to", tmp_path / "file") == 2
+    assert "error: cannot write" in capsys.readouterr().err
+    assert report("identity", "--out", tmp_path / "file") == 2
+    assert "cannot list" in capsys.readouterr().err
+    assert report("identity", "--out", "nowhere://x") == 2
+
+
+def test_a_file_that_is_skipped_is_named_once(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    curves = identity(2)
+    fill(store, "identity", curves[curves["layer"] == "tanh"], ["layer"])
+    bad = tmp_path / "identity" / "bad.parquet"
+    bad.write_bytes(b"PAR1")
+    command = [sys.executable, "-m", "nalu_ray.report", "--html", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"WARNING: skipped {bad}: ")
+
+
+def test_rows_without_specifications_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(str(tmp_path))
+    fill(store, "identity", identity(1), ["layer"])
+    (tmp_path / "identity" / "specs.json").unlink()
+    assert report("--out", tmp_path) == 0
+    assert "no specs.json" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough(results: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m nalu_ray.report --out {results} --to {tmp_path} --format csv"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{command} | head -c 10"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "table,row,"
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, checked for balance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, Any]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in {"meta", "br", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_one_page_with_everything_and_nothing_from_elsewhere(results: Path, tmp_path: Path) -> None:
+    assert report("--html", "--out", results, "--to", tmp_path) == 0
+    assert written(tmp_path) == {"report.html"}
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    names = [tag for tag, _ in page.tags]
+    assert names.count("table") == 6  # three, each with its statistics
+    pictures = [values for tag, values in page.tags if tag == "img"]
+    assert len(pictures) == 2
+    assert all(p["src"].startswith("data:image/svg+xml;base64,") and p["alt"] for p in pictures)
+    assert not {"script", "link", "iframe", "object"} & set(names)
+    for tag, values in page.tags:
+        for name in ("src", "href", "srcset", "action"):
+            assert str(values.get(name, "#")).startswith(("#", "data:")), (tag, values)
+    assert not re.search(r"url\(|@import|https?:", text)
+    assert "prefers-color-scheme: dark" in text
+    targets = {values["id"] for _, values in page.tags if "id" in values}
+    links = {values["href"][1:] for tag, values in page.tags if tag == "a"}
+    assert links == targets == {"identity", "static"}
+    assert "Command: run static" in text
+    assert "Commit: 0123456789ab." in text
+    # full_static loses seed 1 of nalu, at two rates of two operations
+    assert "4 seeds lost: diverged" in text
+
+
+def test_a_page_and_tables_together(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report("identity", "--html", "--format", "md", "--out", results, "--to", tmp_path) == 0
+    assert capsys.readouterr().out.startswith("**Table 5.**")
+    figures = {f"identity/figure_1.{x}" for x in ("png", "pdf")}
+    assert written(tmp_path) == {"report.html", "identity/table_5.md", *figures}
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_a_foreign_store_can_neither_script_nor_leave_the_folder(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "results"))
+    curves = identity(1)
+    fill(store, "identity", curves[curves["layer"] == "tanh"], ["layer"])
+    path = tmp_path / "results" / "identity" / "specs.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data.update(title=HOSTILE, section=HOSTILE, task="../../escaped")
+    for item in (*data["tables"], *data["figures"]):
+        item.update(name="../../../escaped", caption=HOSTILE)
+        (item.get("rows") or item["lines"])["labels"]["tanh"] = HOSTILE
+    path.write_text(json.dumps(data), encoding="utf-8")
+    target = tmp_path / "deep" / "below"
+    assert report("--out", tmp_path / "results", "--to", target) == 0
+    assert report("--html", "--out", tmp_path / "results", "--to", target) == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"results", "deep"}
+    assert written(tmp_path / "deep") == {f"below/{name}" for name in written(target)}
+    assert len(written(target)) == 5
+    assert "<script" not in (target / "report.html").read_text(encoding="utf-8")
+
+
+# -- for the tune command ------------------------------------------------------------------------
+
+
+def test_present_prints_and_says_what_it_wrote(results: Path, tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    paths = present(Store(str(results)), "identity", console, str(tmp_path))
+    assert {str(Path(p).relative_to(tmp_path)) for p in paths} == written(tmp_path)
+    assert sorted(Path(p).suffix for p in paths) == [".csv", ".md", ".pdf", ".png"]
+    assert isinstance(console.file, io.StringIO)
+    assert "Table 5." in console.file.getvalue()
+    assert present(Store(str(results)), "parity", console, str(tmp_path)) == []
+
+
+def test_nothing_of_which_no_cell_was_run_is_printed(tmp_path: Path) -> None:
+    """Static's rows with identity's specifications: none of its tables has a cell."""
+    store = Store(str(tmp_path / "results"))
+    static = full_static(1, 1)
+    fill(store, "static", static[static["layer"] == "nac"], ["layer", "op", "lr"])
+    store.write_specs(specs("identity").model_copy(update={"task": "static"}))
+    console = Console(file=io.StringIO(), width=100)
+    assert present(store, "static", console, str(tmp_path / "to")) == []
+
+
+def test_tables_load_no_drawing_library() -> None:
+    code = "import sys, nalu_ray.report; print({'matplotlib', 'torch', 'ray'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

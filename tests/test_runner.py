@@ -1,0 +1,289 @@
+"""Sweeps on Ray: the same rows as without it, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from nalu_ray import tune
+from nalu_ray.config import Point, Resources
+from nalu_ray.machine import GIB, Capacity, Node
+from nalu_ray.plan import Job, make_plan
+from nalu_ray.progress import Board
+from nalu_ray.results.store import Store
+
+from .conftest import PYTHONPATH
+
+WRONG = ("no", "raise", "diverge")
+
+pytestmark = pytest.mark.usefixtures("fake")
+
+
+def rows(out: str | Path = "results") -> pd.DataFrame:
+    frame = Store(str(out)).load("fake")
+    return frame.sort_values(["setting_id", "seed", "metric"]).reset_index(drop=True)
+
+
+def seeds(out: str | Path = "results", ok: bool = True) -> list[int]:
+    return sorted(o.seed for o in Store(str(out)).outcomes("fake").values() if o.ok == ok)
+
+
+def files(folder: str = "results/fake", pattern: str = "*.parquet") -> set[str]:
+    return {path.name for path in Path(folder).glob(pattern)}
+
+
+def marks(event: str, folder: Path) -> list[list[str]]:
+    """Lines that runs left: event, layer, first seed, step, process."""
+    file = folder / "marks"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line.split() for line in lines if line.startswith(event)]
+
+
+def call(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = tune.main(shlex.split(line))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out + err
+
+
+def ran(but: Collection[str] = ()) -> dict[tuple[Any, ...], list[int]]:
+    """The seeds of each layer, lr and wrong that files hold, each seed as often as it was run."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for name in files() - set(but):
+        frame = pd.read_parquet(f"results/fake/{name}")
+        ends = frame[frame.metric == "completed"]
+        for layer, lr, wrong, seed in ends[["layer", "lr", "wrong", "seed"]].itertuples(
+            index=False
+        ):
+            found[layer, lr, wrong] = sorted([*found.get((layer, lr, wrong), []), seed])
+    return found
+
+
+def until(happened: Callable[[], Any], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
+
+
+def command(line: str, **options: Any) -> subprocess.Popen[str]:
+    """Starts the real command in a process group of its own, as a shell does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "nalu_ray.tune", *shlex.split(line)],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "disabled"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+# -- on the session's cluster ----------------------------------------------------------------------
+
+
+def test_ray_gives_the_rows_of_a_local_run_under_readable_names(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ray.util.state import list_actors, list_tasks
+
+    line = "fake wrong=no,warn --seeds-per-trial 5"
+    assert call(f"{line} --out alone --local", capsys)[0] == 0
+    code, text = call(f"{line} --out on_ray -v", capsys)
+    assert code == 0
+    pd.testing.assert_frame_equal(rows("on_ray"), rows("alone"))
+    assert len(rows("alone")) == 120
+
+    first, *_ = text.splitlines()
+    assert re.fullmatch(r"dashboard: http://127\.0\.0\.1:\d+, open while this runs", first)
+    assert f"rows: {tmp_path}/on_ray/fake" in text
+    assert "overhead: " in text
+    assert text.count("warning: UserWarning: weights look odd") == 1
+    assert not list(Path("on_ray").glob(".*"))
+
+    wanted = {f"fake a lr={lr} wrong=no seeds {s}" for lr in (0.1, 0.01) for s in ("0-4", "5-9")}
+    until(lambda: wanted <= {t.name for t in list_tasks(limit=1000) if t.state == "FINISHED"})
+    slots = [a for a in list_actors(limit=1000, detail=True) if a.class_name == "Slot"]
+    assert {slot.repr_name for slot in slots} == {"fake: a slot for trials (see the tasks)"}
+
+
+def test_failures_are_left_and_only_the_difference_runs(
+    cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = "fake layer=a,b lr=1 wrong=no,raise,diverge --seeds-per-trial 2"
+    code, text = call(f"{base} seeds=2 --max-concurrent 1", capsys)
+    assert code == 1
+    running, summary = text.split("rows: ")
+    assert running.count("ValueError: cannot go on") == 1
+    for line in (
+        "failed: 4 seeds: ValueError: cannot go on at seed 0 (traceback: ",
+        "    fake a lr=1 wrong=raise seeds 0-1",
+        "    fake b lr=1 wrong=raise seeds 0-1",
+        "failed: 2 seeds: diverged at step 1",
+        "    fake a lr=1 wrong=diverge seed 1",
+    ):
+        assert line in summary
+    assert ran() == {(layer, 1, wrong): [0, 1] for layer in "ab" for wrong in WRONG}
+
+    before = files()
+    code, text = call(f"{base} seeds=2", capsys)
+    assert (code, files()) == (1, before)
+    assert "6 done before, 6 failed before (--rerun-failed runs them); 0 to do" in text
+    assert "failed: 4 seeds: ValueError" in text
+
+    more = base.replace("layer=a,b lr=1", "layer=a lr=1,2")
+    assert call(f"{more} seeds=3", capsys)[0] == 1
+    assert ran(but=before) == {
+        **{("a", 1, wrong): [2] for wrong in WRONG},
+        **{("a", 2, wrong): [0, 1, 2] for wrong in WRONG},
+    }
+
+    before = files()
+    assert call(f"{base} seeds=2 --rerun-failed", capsys)[0] == 1
+    assert ran(but=before) == {
+        **{(layer, 1, "raise"): [0, 1] for layer in "ab"},
+        **{(layer, 1, "diverge"): [1] for layer in "ab"},
+    }
+
+
+def test_fail_fast_stops_the_sweep(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "fake layer=a lr=1 seeds=12 wrong=raise seconds=0.05 --seeds-per-trial 1 --fail-fast"
+    code, text = call(line, capsys)
+    assert code == 1
+    assert 1 <= len(seeds(ok=False)) < 6
+    assert re.search(r"failed: \d+ seeds: not done", text)
+
+
+def test_a_results_folder_by_uri_and_tensorboard(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"fake --preset smoke layer=a --out file://{tmp_path}/there --tensorboard"
+    code, text = call(line, capsys)
+    assert code == 0
+    assert seeds(tmp_path / "there") == [0, 1]
+    (folder,) = re.findall(r"tensorboard --logdir (.*)", text)
+    found = list(Path(folder).rglob("events.out.tfevents*"))
+    assert found
+    assert all(path.parent.name.startswith("fake_a_lr=0.1_seed") for path in found)
+
+
+# -- lost workers and commands ---------------------------------------------------------------------
+
+
+def test_lost_workers(
+    cluster: str, fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is lost once goes on from its state; one lost again and again leaves its reason."""
+    from nalu_ray import runner
+
+    make = {"steps": 12, "seconds": 0.3, "folder": str(tmp_path)}
+    settings = [
+        fake.setting_type(layer="a", wrong="kill", **make),
+        fake.setting_type(layer="b", wrong="kill_always", **{**make, "steps": 2, "seconds": 0}),
+    ]
+    points = [Point(setting=setting, seeds=(0, 1)) for setting in settings]
+    store = Store(str(tmp_path))
+    job = Job(store.out, Resources(), 1.0)
+    plan = make_plan(fake, points, {}, job, Capacity("test", (Node(2, 0, 8 * GIB),)))
+    with Board(Console(width=200), plan) as board:
+        runner.run(plan, board, store, state_seconds=0.5)
+    text = capsys.readouterr().out
+
+    (resumed,) = marks("resumed", tmp_path)
+    assert 0 < int(resumed[3]) <= 6
+    assert len({mark[4] for mark in marks("start a", tmp_path)}) == 2
+    assert "lost the worker of fake" in text
+    alone = fake.start(settings[0], (0, 1), None)
+    while alone.advance().step < 12:
+        pass
+    mine = rows(tmp_path)
+    errors = mine[(mine.layer == "a") & (mine.metric == "mse")]
+    assert list(errors.value) == list(alone.values.values())
+
+    outcomes = store.outcomes("fake")
+    reasons = {o.reason for o in outcomes.values() if o.setting_id == settings[1].id}
+    assert len(reasons) == 1
+    assert re.match(r"WorkerCrashedError: .* \(3 retries\)", str(reasons.pop()))
+    assert len(marks("start b", tmp_path)) >= 4
+    assert (board.trials_done, board.seeds_failed, board.seeds_done) == (2, 2, 2)
+
+
+SLOW = "fake layer=a lr=1 steps=10 seconds=0.1 --seeds-per-trial 1"
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in out + err
+    return process.returncode, out + err
+
+
+def processes(session: int) -> list[str]:
+    """What still runs of the session that a command was started in."""
+    asked = ["ps", "-o", "args=", "-s", str(session)]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def test_ctrl_c_keeps_what_is_finished(capsys: pytest.CaptureFixture[str]) -> None:
+    process = command(f"{SLOW} seeds=30")
+    until(lambda: len(files()) >= 3, 120)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everyone in the foreground
+    code, text = finish(process)
+    assert code == 130
+    assert "interrupted: finished trials are stored; the same command goes on" in text
+    assert not list(Path("results").glob(".*"))
+    until(lambda: not processes(process.pid))
+    kept = len(seeds())
+    assert 3 <= kept < 30
+    assert not files(pattern="*.tmp")
+    _, text = call(f"{SLOW} seeds=30 --dry-run", capsys)
+    assert f"{kept} done before; {30 - kept} to do" in text
+
+
+def test_commands_that_share_a_folder_and_are_killed(
+    cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"{SLOW} seeds=40 --max-concurrent 1 --address {cluster}"
+    killed, terminated = command(line), command(line)
+    until(lambda: len(files()) >= 4 and len(list(Path("results/.tune").iterdir())) == 2)
+    killed.kill()
+    killed.communicate()
+    now = len(files())
+    until(lambda: len(files()) >= now + 3)  # the other one goes on
+    terminated.terminate()
+    code, text = finish(terminated)
+    assert code == 143
+    assert "terminated: finished trials are stored" in text
+    assert len(list(Path("results/.tune").iterdir())) == 1
+
+    time.sleep(2)
+    kept, before = len(seeds()), files()
+    time.sleep(1.5)
+    assert files() == before, "workers of a dead command go on"
+    assert 4 <= kept < 40
+    assert not files(pattern="*.tmp")
+
+    code, text = call(f"{SLOW} seeds={kept + 3}", capsys)
+    assert code == 0
+    assert f"{kept} done before; 3 to do" in text
+    assert len(files() - before) == 3
+    assert seeds() == list(range(kept + 3))
+    assert len(rows()) == 2 * (kept + 3)
+    assert not Path("results/.tune").exists()
+
+
+def test_a_cluster_that_is_not_there_is_a_mistake() -> None:
+    code, text = finish(command("fake --address 127.0.0.1:1"))
+    assert code == 2
+    assert text.startswith("error: --address 127.0.0.1:1: ")

@@ -1,0 +1,147 @@
+"""A trial from start to stored rows, whatever happens in between."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from nalu_ray.messages import Messages
+from nalu_ray.results.store import COMPLETED, Store, StoreError
+from nalu_ray.trial import Trial, TrialSpec
+
+
+def spec(task: Any, out: Path, seeds: tuple[int, ...] = (0, 1, 2), **values: Any) -> TrialSpec:
+    setting = task.setting_type(**values)
+    return TrialSpec(
+        task=task.name,
+        setting=setting.model_dump(mode="json"),
+        setting_id=setting.id,
+        seeds=seeds,
+        label="a label",
+        steps=setting.steps,
+        out=str(out),
+        command="python -m nalu_ray.tune fake --out s3://key:secret@bucket/x",
+        commit="abc",
+    )
+
+
+def stored(out: Path) -> pd.DataFrame:
+    frame = Store(str(out)).load("fake")
+    return frame.sort_values(["setting_id", "seed", "metric"]).reset_index(drop=True)
+
+
+def endings(out: Path) -> dict[int, tuple[bool, str | None]]:
+    found = Store(str(out)).outcomes("fake").values()
+    return {outcome.seed: (outcome.ok, outcome.reason) for outcome in found}
+
+
+def test_a_trial_stores_its_rows_and_says_so(fake: Any, tmp_path: Path) -> None:
+    *_, last = Trial(spec(fake, tmp_path))
+    assert (last.step, last.steps, last.done, dict(last.failed)) == (4, 4, True, {})
+    assert last.seconds > 0
+    assert endings(tmp_path) == dict.fromkeys(range(3), (True, None))
+    frame = stored(tmp_path)
+    assert set(frame.columns) >= {"layer", "lr", "hidden"}
+
+
+def test_the_manifest_tells_how_the_rows_came_about(fake: Any, tmp_path: Path) -> None:
+    list(Trial(spec(fake, tmp_path)))
+    (manifest,) = Store(str(tmp_path)).manifests("fake")
+    assert manifest["spec"]["setting"] == spec(fake, tmp_path).setting
+    assert manifest["spec"]["seeds"] == [0, 1, 2]
+    assert manifest["versions"]["torch"] == version("torch")
+    assert "--out s3://***@bucket/x" in manifest["spec"]["command"]
+    assert "secret" not in str(manifest)
+
+
+def test_reports_come_no_faster_than_asked(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path, steps=50)
+    assert len(list(Trial(made, report_seconds=60))) == 1
+    reports = list(Trial(made, report_seconds=0))
+    assert [report.step for report in reports] == [*range(1, 50), 50]
+    assert [report.done for report in reports] == [False] * 49 + [True]
+    assert all(report.state is None for report in reports)
+
+
+def test_a_resumed_trial_gives_the_rows_of_an_uninterrupted_one(fake: Any, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    list(Trial(spec(fake, whole, steps=6)))
+    interrupted = spec(fake, parts, steps=6)
+    for report in Trial(interrupted, report_seconds=0, state_seconds=0):
+        if report.step == 4:
+            break
+    assert stored(parts).empty
+    resumed = Trial(interrupted, report.state, report_seconds=0)
+    assert [progress.step for progress in resumed] == [5, 6]
+    pd.testing.assert_frame_equal(stored(parts), stored(whole))
+    assert resumed.seconds > report.seconds
+
+
+def test_an_error_becomes_rows_with_its_reason_and_a_traceback(fake: Any, tmp_path: Path) -> None:
+    *_, last = Trial(spec(fake, tmp_path, wrong="raise"), report_seconds=0)
+    assert last.done
+    assert set(last.failed) == {0, 1, 2}
+    (reason,) = {text for ok, text in endings(tmp_path).values() if not ok}
+    assert reason == last.failed[0]
+    assert reason.startswith("ValueError: cannot go on at seed 0 (traceback: ")
+    text = Path(reason.split("traceback: ")[1].rstrip(")")).read_text()
+    assert 'raise ValueError(f"cannot go on' in text
+    assert set(stored(tmp_path).step) == {2}
+
+
+def test_a_seed_that_diverges_takes_no_other_along(fake: Any, tmp_path: Path) -> None:
+    *_, last = Trial(spec(fake, tmp_path, wrong="diverge"))
+    assert dict(last.failed) == {1: "diverged at step 1"}
+    assert [ok for ok, _ in endings(tmp_path).values()] == [True, False, True]
+
+
+def test_a_run_that_leaves_out_a_seed_has_failed(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(spec(fake, tmp_path))
+    trial.start()
+    assert trial.run is not None
+    rows = trial.run.rows()
+    kept = rows[(rows.metric != COMPLETED) | (rows.seed != 1)]
+    monkeypatch.setattr(type(trial.run), "rows", lambda self: kept)
+    *_, last = trial
+    assert set(last.failed) == {0, 1, 2}
+    assert "each seed one 'completed' row" in last.failed[1]
+
+
+def test_rows_that_cannot_be_stored_are_an_error(fake: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        list(Trial(spec(fake, tmp_path / "file")))
+
+
+def test_a_trial_computes_with_the_threads_of_its_cpus(fake: Any, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        made = spec(fake, tmp_path)
+        for cpus, threads in [(3.0, 3), (0.5, 1)]:
+            Trial(made.model_copy(update={"cpus": cpus})).start()
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_messages_are_passed_on_once_without_place_and_without_rays() -> None:
+    told: list[str] = []
+    with warnings.catch_warnings(), Messages(told.append):
+        warnings.simplefilter("always")
+        for _ in range(3):
+            warnings.warn("look", UserWarning, stacklevel=1)
+            logging.getLogger("nalu_ray.x").warning("seen %d", 3)
+            logging.getLogger("ray.tune").error("flood")
+            logging.getLogger("nalu_ray.x").info("detail")
+    with pytest.warns(UserWarning, match="outside"):
+        warnings.warn("outside", UserWarning, stacklevel=1)
+    assert told == ["UserWarning: look", "seen 3"]
