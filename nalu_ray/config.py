@@ -95,9 +95,7 @@ class Preset(_Data):
     seeds: int | list[int] = 1
     overrides: list[Override] = []
     resources: Resources = Resources()
-    seed_step_microseconds: float = Field(
-        50.0, gt=0, description="measured cost of one seed's step on one core, for time estimates"
-    )
+    seed_step_microseconds: float = Field(50.0, gt=0, description="a seed's step on one core")
 
 
 class Sweep(_Data):
@@ -143,7 +141,7 @@ def load_sweep(task: str, path: Path | None = None) -> Sweep:
 
 def explain(error: ValidationError) -> list[str]:
     """Returns one line a mistake: field, value, what is allowed."""
-    return [_explain_one(item) for item in error.errors()]
+    return list(map(_explain_one, error.errors()))
 
 
 def _explain_one(item: ErrorDetails) -> str:
@@ -220,12 +218,9 @@ def _fields_of(preset: Preset) -> Iterable[str]:
 
 
 def _unknown_fields(names: Iterable[str], setting_type: type[Setting]) -> list[str]:
-    allowed = [*setting_type.model_fields]
-    return [
-        did_you_mean("field", name, [*allowed, "seeds"])
-        for name in dict.fromkeys(names)
-        if name not in allowed
-    ]
+    allowed = setting_type.model_fields
+    unknown = [name for name in dict.fromkeys(names) if name not in allowed]
+    return [did_you_mean("field", name, [*allowed, "seeds"]) for name in unknown]
 
 
 def _defaults(setting_type: type[Setting]) -> dict[str, Any]:

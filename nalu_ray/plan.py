@@ -88,8 +88,7 @@ def make_plan(
     """
     missing = {point.setting.id: _missing(point, stored, job.rerun_failed) for point in points}
     to_do = [point for point in points if missing[point.setting.id]]
-    slots = _slots(capacity, job.resources, memory=0)
-    pieces = max(1, slots // max(1, len(to_do)))
+    pieces = max(1, _slots(capacity, job.resources, memory=0) // max(1, len(to_do)))
     share = _memory_of_a_slot(capacity, job.resources)
     labels = _labels(task, points)
     trials = []

@@ -169,8 +169,8 @@ class Costs:
         share = 100 * self.overhead / max(self.work + self.overhead, 1e-9)
         each = self.overhead / max(self.trials, 1)
         return (
-            f"overhead: {each:.2f} s a trial, {share:.1f} % of {self.work + self.overhead:.1f} "
-            f"slot-seconds ({self.trials} trials)"
+            f"overhead, start of the workers included: {each:.2f} s a trial, {share:.1f} % of "
+            f"{self.work + self.overhead:.1f} slot-seconds ({self.trials} trials)"
         )
 
 

@@ -118,11 +118,11 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
     mistakes += [parser().unknown(word) for word in unknown if word[0] == "-"]
     mistakes += _contradictions(options)
     name, words = task_and_words([*options.words, *(word for word in unknown if word[0] != "-")])
-    task = sweep = store = resources = None
+    task = sweep = store = flags = None
     with mistakes.collecting():
         task = registry.task(name) if name else _no_task()
     with mistakes.collecting():
-        resources = _resources(options)
+        flags = _resources(options)
     if task is not None:
         with mistakes.collecting():
             store = _store(options, task.name)
@@ -133,9 +133,9 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
             mistakes += changes.mistakes
             if sweep is not None:
                 points = expand(sweep, task.setting_type, changes.values, changes.seeds)
-    if mistakes or task is None or sweep is None or store is None or resources is None:
+    if mistakes or task is None or sweep is None or store is None or flags is None:
         raise ConfigError(mistakes)
-    resources = sweep.resources.model_copy(update=resources)
+    resources = sweep.resources.model_copy(update=flags)
     folded = resolved(sweep, changes.values, changes.seeds, resources)
     return Request(options, task, preset, folded, tuple(points), store, shlex.join(argv))
 

@@ -162,8 +162,11 @@ def _end(
     store, name = request.store, request.task.name
     lines = [f"rows: {store.out.rstrip('/')}/{name}"]
     if not request.options.quiet:
-        folder = str(Path(store.folder or ".", "report"))
-        written = present(store, name, console, folder)
+        folder, written = str(Path(store.folder or ".", "report")), []
+        try:
+            written = present(store, name, console, folder)
+        except OSError as error:  # the rows are stored: how the run ended is still to be told
+            print(f"warning: cannot write tables and figures: {error}", file=sys.stderr)
         if written:
             lines.append(f"tables and figures: {Path(written[0]).parent} ({len(written)} files)")
     if kept:

@@ -32,7 +32,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
-    """A Ray of two CPUs for all tests that need one; its address."""
+    """A Ray of two CPUs and two would-be GPUs for all tests that need one; its address."""
     import ray
 
     with pytest.MonkeyPatch.context() as patch:
@@ -41,9 +41,11 @@ def cluster() -> Iterator[str]:
         context = ray.init(
             address="local",
             num_cpus=2,
+            num_gpus=2,
             object_store_memory=100 * 2**20,
             _memory=8 * 2**30,
             log_to_driver=False,
+            logging_level="ERROR",
         )
         yield str(context.address_info["gcs_address"])
         ray.shutdown()

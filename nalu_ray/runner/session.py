@@ -97,13 +97,13 @@ def _knock(address: str) -> None:
 def _ray(**arguments: Any) -> Iterator[str]:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    # errors of trials are told by the board, once
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     if ray.is_initialized():  # by whoever calls us, who also ends it
         yield str(ray._private.worker.get_dashboard_url() or "")
         return
     try:
         context = ray.init(log_to_driver=False, logging_level=logging.ERROR, **arguments)
-        # errors of trials are told by the board, once
-        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         yield str(context.dashboard_url or "")
     finally:
         ray.shutdown()

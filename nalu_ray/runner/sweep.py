@@ -39,6 +39,10 @@ class _OfThisCommand:
 class Relay(_OfThisCommand, tune.Callback):
     """Tells the board what Tune reports, and stores what a lost worker could not."""
 
+    def __init__(self, board: Board, retries: int) -> None:
+        super().__init__(board)
+        self.retries = retries
+
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.board.tick()
 
@@ -67,7 +71,7 @@ class Relay(_OfThisCommand, tune.Callback):
         _, step = self.board.running.get(trial.trial_id, (spec, 0))
         gone = Trial(spec)
         try:
-            gone.fail_with(f"{_cause(trial)} ({RETRIES} retries)", step)
+            gone.fail_with(f"{_cause(trial)} (retries: {self.retries})", step)
         except StoreError as error:
             gone.failed = dict.fromkeys(spec.seeds, str(error))
         report = Report(step, spec.steps, done=True, failed=gone.failed)
@@ -92,9 +96,20 @@ def run(
     fail_fast: bool = False,
     max_concurrent: int | None = None,
     loggers: Sequence[str] = (),
+    retries: int = RETRIES,
     state_seconds: float = STATE_SECONDS,
 ) -> str | None:
     """Runs every trial of a plan on the Ray that this process is connected to.
+
+    Args:
+        plan: what to run.
+        board: what is told how far it is.
+        store: where the rows go; Tune's own folder lies beside them until the end.
+        fail_fast: stop after the first seed that failed.
+        max_concurrent: most trials at a time.
+        loggers: names of :data:`LOGGERS`.
+        retries: times that a trial whose worker is lost starts again, from its last state.
+        state_seconds: time between two states.
 
     Returns:
         Where Tune's files were kept for TensorBoard; none if it was not asked for.
@@ -106,9 +121,9 @@ def run(
             name=name,
             storage_path=f"{store.root}/{parent}",
             storage_filesystem=store.filesystem,
-            failure_config=tune.FailureConfig(max_failures=RETRIES),
+            failure_config=tune.FailureConfig(max_failures=retries),
             checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
-            callbacks=[Relay(board), *(_logger(kind, plan) for kind in loggers)],
+            callbacks=[Relay(board, retries), *(_logger(kind, plan) for kind in loggers)],
             stop=FailFast(board) if fail_fast else None,
             verbose=0,
         )

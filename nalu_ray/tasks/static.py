@@ -107,7 +107,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
     figures = (
         FigureSpec(
             name="static_learning",
-            caption="Extrapolation error while training, median over seeds with its 95 % interval.",
+            caption="Extrapolation error while training.",
             metric="mse",
             split="extrapolation",
             x="step",

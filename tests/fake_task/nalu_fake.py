@@ -39,13 +39,15 @@ class FakeRun:
     def __init__(self, setting: FakeSetting, seeds: Sequence[int]) -> None:
         self.setting, self.seeds = setting, tuple(seeds)
         self.step = 0
-        self.values = {seed: 0.0 for seed in seeds}
+        self.values = dict.fromkeys(seeds, 0.0)
         self.mark("start")
 
     def mark(self, event: str) -> None:
         if self.setting.folder:
+            gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+            fields = (event, self.setting.layer, self.seeds[0], self.step, os.getpid(), gpus)
             with open(Path(self.setting.folder, "marks"), "a", encoding="utf-8") as file:
-                file.write(f"{event} {self.setting.layer} {self.seeds[0]} {self.step} {os.getpid()}\n")
+                print(*fields, file=file)
 
     def advance(self) -> Progress:
         time.sleep(self.setting.seconds)

@@ -1,0 +1,44 @@
+"""Which training recipe: the share of seeds that learned the task, by interpolation error alone.
+
+    python -m nalu_ray.tune static layer=nalu lr=0.1,0.2 gate_init=0:0,0.2:0,0.2:-0.2 \
+        adam_beta2=0.99,0.999 seeds=16 --out study
+    python benchmarks/recipe.py study
+
+A seed has learned when its interpolation error, at the step where that is lowest, is below 0.05 on
+the scale of Table 7 (100 = random). The extrapolation set is not read.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import pandas as pd
+
+from nalu_ray.results.store import Store
+
+LEARNED = 0.05
+FIELDS = ["lr", "gate_init", "adam_beta2"]
+
+
+def learned(rows: pd.DataFrame) -> pd.Series:
+    """Returns the share of seeds that learned, by setting fields and operation."""
+    rows = rows[rows["split"] == "interpolation"]
+    key = [*FIELDS, "op", "seed"]
+    best = rows[rows["metric"] == "mse"].groupby(key)["value"].min()
+    random = rows[rows["metric"] == "random_mse"].groupby("op")["value"].median()
+    relative = 100 * best / best.index.get_level_values("op").map(random)
+    return (relative < LEARNED).groupby([*FIELDS, "op"]).mean()
+
+
+def main() -> None:
+    """Prints one line a recipe, best mean share first."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", help="results folder of the sweep above")
+    table = learned(Store(parser.parse_args().out).load("static")).unstack("op")
+    table["mean"] = table.mean(axis=1)
+    ordered = table.sort_values("mean", ascending=False)
+    print(ordered.to_string(float_format=lambda share: f"{100 * share:.0f} %"))
+
+
+if __name__ == "__main__":
+    main()
