@@ -163,7 +163,7 @@ def _flag(field: str) -> str:
 
 
 def _no_task() -> Task[Any]:
-    raise ConfigError([f"name a task first: {', '.join(registry.tasks())} (--list tells more)"])
+    raise ConfigError([f"name a task first: {', '.join(registry.names())} (--list tells more)"])
 
 
 def _contradictions(options: Any) -> list[str]:
