@@ -4,8 +4,9 @@
         adam_beta2=0.99,0.999 seeds=16 --out study
     python benchmarks/recipe.py study
 
-A seed has learned when its interpolation error, at the step where that is lowest, is below 0.05 on
-the scale of Table 7 (100 = random). The extrapolation set is not read.
+A seed counts when its interpolation error, at the step where that is lowest, is below a bound on
+the scale of Table 7 (100 = random): 0.05 prints as 0.0, and 1e-5 is about what weights that are
+off by 1e-5 give, the precision that "solved" asks for. The extrapolation set is not read.
 """
 
 from __future__ import annotations
@@ -16,25 +17,26 @@ import pandas as pd
 
 from nalu_ray.results.store import Store
 
-LEARNED = 0.05
 FIELDS = ["lr", "gate_init", "adam_beta2"]
 
 
-def learned(rows: pd.DataFrame) -> pd.Series:
-    """Returns the share of seeds that learned, by setting fields and operation."""
+def learned(rows: pd.DataFrame, bound: float) -> pd.Series:
+    """Returns the share of seeds below the bound, by setting fields and operation."""
     rows = rows[rows["split"] == "interpolation"]
     key = [*FIELDS, "op", "seed"]
     best = rows[rows["metric"] == "mse"].groupby(key)["value"].min()
     random = rows[rows["metric"] == "random_mse"].groupby("op")["value"].median()
     relative = 100 * best / best.index.get_level_values("op").map(random)
-    return (relative < LEARNED).groupby([*FIELDS, "op"]).mean()
+    return (relative < bound).groupby([*FIELDS, "op"]).mean()
 
 
 def main() -> None:
     """Prints one line a recipe, best mean share first."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", help="results folder of the sweep above")
-    table = learned(Store(parser.parse_args().out).load("static")).unstack("op")
+    parser.add_argument("--below", type=float, default=1e-5, help="the bound")
+    arguments = parser.parse_args()
+    table = learned(Store(arguments.out).load("static"), arguments.below).unstack("op")
     table["mean"] = table.mean(axis=1)
     ordered = table.sort_values("mean", ascending=False)
     print(ordered.to_string(float_format=lambda share: f"{100 * share:.0f} %"))

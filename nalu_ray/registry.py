@@ -52,7 +52,5 @@ def _loaders() -> dict[str, Callable[[], Any]]:
 def _load(name: str) -> Task[Any]:
     found: Task[Any] = _loaders()[name]().TASK
     if found.name != name:
-        raise RuntimeError(
-            f"the task found as '{name}' calls itself '{found.name}'"
-        )
+        raise RuntimeError(f"the task found as '{name}' calls itself '{found.name}'")
     return found

@@ -13,8 +13,9 @@ from rich.console import Console
 
 from nalu_ray.cli import Exit, Parser, guarded
 from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.results.output import write_text
 from nalu_ray.results.page import page
-from nalu_ray.results.present import SAVED, Stored, count, present, write_text
+from nalu_ray.results.present import SAVED, Stored, count, present
 from nalu_ray.results.render import FORMATS
 from nalu_ray.results.store import Store
 
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments, unknown = _parser().parse_known_args(argv)
+    if unknown:
+        raise ConfigError([_unknown(word) for word in unknown])
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", force=True)
     try:
         return _report(arguments)
@@ -47,7 +50,7 @@ def _main(argv: Sequence[str] | None) -> int:
         raise
     except OSError as error:
         where = error.filename or arguments.to
-        raise ConfigError([f"cannot write {where}: {error.strerror}"]) from error
+        raise ConfigError([f"cannot write {where}: {error.strerror or error}"]) from error
 
 
 def _parser() -> Parser:
@@ -60,6 +63,10 @@ def _parser() -> Parser:
     add("--to", help="folder to write to (default: report in --out, or here if that is a URI)")
     add("--html", action="store_true", help="write one page, report.html, instead of files")
     return parser
+
+
+def _unknown(word: str) -> str:
+    return _parser().unknown(word) if word[0:1] == "-" else f"'{word}': one task at a time"
 
 
 def _report(arguments: argparse.Namespace) -> int:

@@ -123,6 +123,8 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
         task = registry.task(name) if name else _no_task()
     with mistakes.collecting():
         flags = _resources(options)
+    if task is None and options.config is None:
+        mistakes += unknown_preset(options.preset)
     if task is not None:
         with mistakes.collecting():
             store = _store(options, task.name)
@@ -131,8 +133,10 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
         with mistakes.collecting():
             changes = cli.Changes.read(words, task.setting_type)
             mistakes += changes.mistakes
-            if sweep is not None:
-                points = expand(sweep, task.setting_type, changes.values, changes.seeds)
+            # without a sweep, the words are still checked
+            asked = sweep or Preset()
+            points = expand(asked, task.setting_type, changes.values, changes.seeds)
+            mistakes += [line for point in points for line in _unbuildable(task, point)]
     if mistakes or task is None or sweep is None or store is None or flags is None:
         raise ConfigError(mistakes)
     resources = sweep.resources.model_copy(update=flags)
@@ -145,6 +149,19 @@ def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:
     if words and "=" not in words[0]:
         return words[0], words[1:]
     return None, words
+
+
+def unknown_preset(name: str | None) -> list[str]:
+    """Returns the mistake in the name of a shipped preset, if there is one."""
+    return [] if name in (None, *PRESETS) else [did_you_mean("preset", str(name), PRESETS)]
+
+
+def _unbuildable(task: Task[Any], point: Point) -> list[str]:
+    try:
+        task.check(point.setting)
+    except (TypeError, ValueError) as error:
+        return [str(error)]
+    return []
 
 
 class _Mistakes(list[str]):

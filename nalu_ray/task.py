@@ -98,6 +98,13 @@ class Task(ABC, Generic[S]):
     def steps(self, setting: S) -> int:
         """Returns the steps of one seed, for progress and time estimates."""
 
+    def check(self, setting: S) -> None:
+        """Makes sure that a setting can be run, before anything is.
+
+        Raises:
+            TypeError, ValueError: it cannot; the message names the field and what is allowed.
+        """
+
     def memory(self, setting: S, seeds: int) -> int:
         """Returns the bytes that a trial of so many seeds holds at its peak, beyond a bare worker.
 
@@ -136,6 +143,13 @@ class SupervisedTask(Task[S]):
         from nalu_ray.training.loop import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
 
         return SupervisedRun(self, cast(Any, setting), seeds, device)
+
+    def check(self, setting: S) -> None:
+        """Builds the network without memory for its parameters."""
+        import torch  # noqa: PLC0415 (keeps torch optional)
+
+        with torch.device("meta"):
+            self.build(setting)
 
     @abstractmethod
     def sample(self, setting: S, split: str, streams: Streams) -> Batch:

@@ -14,13 +14,15 @@ from rich.text import Text
 
 from nalu_ray import cli, registry, show
 from nalu_ray.cli import Exit
+from nalu_ray.config import ConfigError
 from nalu_ray.local import run_local
 from nalu_ray.machine import Capacity, this_machine
 from nalu_ray.messages import Messages
 from nalu_ray.plan import Job, Plan, make_plan
 from nalu_ray.progress import Board
 from nalu_ray.provenance import commit
-from nalu_ray.request import Request, parser, read, task_and_words
+from nalu_ray.request import Request, parser, read, task_and_words, unknown_preset
+from nalu_ray.results.store import StoreError
 
 if TYPE_CHECKING:
     from nalu_ray.runner import Session
@@ -55,6 +57,8 @@ def _main(argv: list[str]) -> int:
 
 
 def _list(name: str | None, preset: str) -> int:
+    if mistakes := unknown_preset(preset):
+        raise ConfigError(mistakes)
     capacity = this_machine(gpus=False)
     if name is None:
         table = show.list_tasks(list(registry.tasks().values()), preset, capacity)
@@ -165,7 +169,9 @@ def _end(
         folder, written = str(Path(store.folder or ".", "report")), []
         try:
             written = present(store, name, console, folder)
-        except OSError as error:  # the rows are stored: how the run ended is still to be told
+        except BrokenPipeError:
+            raise
+        except (OSError, StoreError) as error:  # the rows are stored: the end is still to be told
             print(f"warning: cannot write tables and figures: {error}", file=sys.stderr)
         if written:
             lines.append(f"tables and figures: {Path(written[0]).parent} ({len(written)} files)")

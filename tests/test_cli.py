@@ -138,9 +138,12 @@ def test_every_mistake_is_told_at_once(
         "unknown preset 'lptop'. Did you mean 'laptop'?",
         "'steps': expected key=value",
         "seeds='0'",
+        "gama",
+        "lr='fast'",
+        "unknown field 'hiden'",
     ):
         assert words in text
-    assert len(err) == 8
+    assert len(err) == 11
 
 
 def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,6 +166,9 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
         ("fak --help", "Did you mean 'fake'?"),
         ("fake --preset", "--preset: expected one argument"),
         ("fake --preset paper", "unknown preset 'paper'"),
+        ("--list --preset foo", "unknown preset 'foo'"),
+        ("fake --preset smke layr=a", "unknown field 'layr'"),
+        ("faek --preset smke", "unknown preset 'smke'"),
         ("fake --config nowhere.yaml", "cannot read sweep"),
         ("fake --cpus-per-trial 1000 --dry-run", "1e+03 CPUs (the largest node has"),
         ("fake --gpus-per-trial 0.4", "1/n of one"),

@@ -15,6 +15,7 @@ from nalu_ray import layers
 from nalu_ray.config import Sweep, expand
 from nalu_ray.results.store import Store
 from nalu_ray.results.tables import build as build_table
+from nalu_ray.tasks import static
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -39,6 +40,19 @@ def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPat
     network = layers.build("clamped", 4, 2, 1)
     assert network(torch.ones(3, 4)).shape == (3, 1)
     assert layers.get("clamped").label == "Clamped"
+    setting = static.StaticSetting(
+        layer="clamped", op="add", inputs=6, section=2, steps=1500, lr=0.03, batch=16, test_size=50,
+        schedule="cosine",
+    )  # fmt: skip
+    run = static.TASK.start(setting, [0, 1], torch.device("cpu"))
+    while (progress := run.advance()).step < progress.steps:
+        pass
+    rows = run.rows().assign(**setting.model_dump(include={"layer", "op"}), setting_id=setting.id)
+    table = build_table(static.TASK.tables[0], rows.assign(task="static"))
+    assert [heading.label for heading in table.columns][-1] == "clamped"
+    cell = table.cells["add", "clamped", "extrapolation"]
+    assert cell.value is not None
+    assert cell.value < 0.05
 
 
 def test_the_task_runs_its_sweep_and_prints_its_table(tmp_path: Path) -> None:
@@ -52,4 +66,7 @@ def test_the_task_runs_its_sweep_and_prints_its_table(tmp_path: Path) -> None:
         key = {"task": "mean", "setting_id": point.setting.id}
         store.write(point.setting.model_dump(mode="json"), key, run.rows(), {})
     table = build_table(task.tables[0], store.load("mean"))
-    assert table is not None
+    cell = table.cells["nac", "", "interpolation"]
+    assert cell.n == 2
+    assert cell.value is not None
+    assert cell.value > 0

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from nalu_ray import tune
 from nalu_ray.report import main, present
-from nalu_ray.results.store import Store
+from nalu_ray.results.output import write_bytes, write_text
+from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
+from nalu_ray.results.store import Store, StoreError
 from tests.results.samples import fill, full_static, identity, specs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,6 +144,27 @@ def test_wrong_usage(results: Path, wrong: list[str], capsys: pytest.CaptureFixt
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert wrong[0] in err or wrong[-1] in err
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--formt", "md"], ["unknown option '--formt'. Did you mean '--format'?"]),
+        (["--tow=x"], ["unknown option '--tow'. Did you mean '--to'?"]),
+        (["--foo", "-x"], ["unknown option '--foo'.", "unknown option '-x'."]),
+        (["static", "identity"], ["'identity': one task at a time"]),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(
+    results: Path, words: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(*words, "--out", results) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    found = err.splitlines()
+    assert len(found) == len(lines)
+    for line, start in zip(found, lines, strict=True):
+        assert line.startswith(f"error: {start}")
 
 
 def test_a_folder_that_cannot_be_written(
@@ -287,6 +311,83 @@ def test_nothing_of_which_no_cell_was_run_is_printed(tmp_path: Path) -> None:
     store.write_specs(specs("identity").model_copy(update={"task": "static"}))
     console = Console(file=io.StringIO(), width=100)
     assert present(store, "static", console, str(tmp_path / "to")) == []
+
+
+# -- files are whole -----------------------------------------------------------------------------
+
+
+def full(path: Path, data: bytes) -> int:
+    """A disk that is full after a few bytes."""
+    with path.open("wb") as stream:
+        stream.write(data[:3])
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert report("identity", "--out", results, "--to", tmp_path) == 0
+    before = {name: (tmp_path / name).read_bytes() for name in written(tmp_path)}
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: full(path, text.encode()))
+    capsys.readouterr()
+    assert report("identity", "--out", results, "--to", tmp_path) == 2
+    table = tmp_path / "identity" / "table_5.md"
+    assert capsys.readouterr().err == f"error: cannot write {table}: No space left on device\n"
+    assert {name: (tmp_path / name).read_bytes() for name in written(tmp_path)} == before
+    figure = tmp_path / "identity" / "figure_1.png"
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_bytes(figure, b"png")
+    assert caught.value.filename == str(figure)
+    assert figure.read_bytes() == before["identity/figure_1.png"]
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.md").mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        write_text(tmp_path / "a.md", "text")
+    assert caught.value.filename == str(tmp_path / "a.md")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
+
+
+RUN = "fake layer=a lr=1 seeds=3 wrong=diverge --local"
+
+
+@pytest.mark.parametrize("how", ["file", "store", "full"])
+def test_a_run_ends_as_ever_where_nothing_can_be_reported(
+    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:  # fmt: skip
+    measure = Measure(metric="mse", split="train", label="E", statistic="median")
+    spec = TableSpec(
+        name="t",
+        caption="T.",
+        rows=Axis(field="layer"),
+        measures={"e": measure},
+        layout="columns",
+        selection=Selection(split="train"),
+    )
+    monkeypatch.setattr(type(fake), "tables", (spec,))
+    if how == "file":
+        (tmp_path / "results").mkdir()
+        (tmp_path / "results" / "report").write_text("no folder")
+    elif how == "full":
+        monkeypatch.setattr(Path, "write_bytes", full)
+        monkeypatch.setattr(Path, "write_text", lambda path, text, **_: full(path, text.encode()))
+    else:
+
+        def lost(store: Store, task: str) -> None:
+            raise StoreError(f"cannot list {task}: Input/output error")
+
+        monkeypatch.setattr(Store, "load", lost)
+    for wrong, code in (("diverge", 1), ("no", 0)):
+        assert tune.main(RUN.replace("diverge", wrong).split()) == code
+        out, err = capsys.readouterr()
+        (warning,) = err.splitlines()
+        assert warning.startswith("warning: cannot write tables and figures: ")
+        assert f"rows: {tmp_path}/results/fake" in out.splitlines()
+        assert ("diverged" in out) == bool(code)
 
 
 def test_tables_load_no_drawing_library() -> None:

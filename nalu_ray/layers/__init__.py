@@ -6,7 +6,7 @@ any layer's name; ``registry`` says how a new layer joins.
 
 from .activations import ACTIVATIONS, CReLU
 from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
-from .initialisers import INITIALISERS, Init, initialise
+from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
 from .nac import NAC, NALU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
@@ -27,6 +27,7 @@ __all__ = [
     "UnknownLayerError",
     "bounded_exp",
     "build",
+    "check_init",
     "get",
     "initialise",
     "linear",

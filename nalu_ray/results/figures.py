@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from nalu_ray.results.curves import Curve, Panel, panels
+from nalu_ray.results.output import write_bytes
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.tables import Heading
 
@@ -68,11 +69,9 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes a figure as PNG and PDF, the same bytes each time; ``path`` has no ending."""
     written = []
-    path.parent.mkdir(parents=True, exist_ok=True)
     for suffix in SUFFIXES:
         target = path.with_name(path.name + suffix)
-        target.write_bytes(encode(figure, suffix[1:]))
-        written.append(target)
+        written.append(write_bytes(target, encode(figure, suffix[1:])))
     return written
 
 

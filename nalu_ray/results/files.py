@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from nalu_ray.results import origin
+from nalu_ray.results.rows import SCHEMA
+
 log = logging.getLogger(__name__)
 
-WRITTEN = b"nalu_ray.written_ns"
 STALE_SECONDS = 24 * 3600
 _READERS = 16
 
@@ -78,9 +80,9 @@ def list_folder(filesystem: fs.FileSystem, folder: str) -> list[fs.FileInfo]:
 
 
 def encode(table: pa.Table) -> bytes:
-    """Returns a table as Parquet that remembers when it was made, whoever copies the file."""
+    """Returns a table as Parquet that remembers where it is from, whoever copies the file."""
     buffer = pa.BufferOutputStream()
-    stamped = table.replace_schema_metadata({WRITTEN: str(time.time_ns()).encode()})
+    stamped = table.replace_schema_metadata(origin.stamp(table))
     pq.write_table(stamped, buffer, compression="zstd")
     content: bytes = buffer.getvalue().to_pybytes()
     return content
@@ -89,7 +91,7 @@ def encode(table: pa.Table) -> bytes:
 def read_tables(
     filesystem: fs.FileSystem,
     infos: Iterable[fs.FileInfo],
-    schema: pa.Schema,
+    task: str,
     columns: Sequence[str] | None,
     warned: set[str],
 ) -> dict[str, pa.Table]:
@@ -98,7 +100,7 @@ def read_tables(
     Args:
         filesystem: where they are.
         infos: the files.
-        schema: columns that every file must have, and the types they are cast to.
+        task: whose rows they must hold.
         columns: the columns wanted; none means all.
         warned: paths that were named before; grows.
 
@@ -108,13 +110,13 @@ def read_tables(
 
     def read(info: fs.FileInfo) -> tuple[int, fs.FileInfo, pa.Table] | None:
         try:
-            written, table = _read_one(filesystem, info.path, schema, columns)
+            written, table = _read_one(filesystem, info.path, task, columns)
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             if info.path not in warned:
                 log.warning("skipped %s: not a results file of this program (%s)", info.path, error)
             warned.add(info.path)
             return None
-        return written or info.mtime_ns or 0, info, table
+        return written, info, table
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = [item for item in pool.map(read, infos) if item is not None]
@@ -123,17 +125,17 @@ def read_tables(
 
 
 def _read_one(
-    filesystem: fs.FileSystem, path: str, schema: pa.Schema, columns: Sequence[str] | None
+    filesystem: fs.FileSystem, path: str, task: str, columns: Sequence[str] | None
 ) -> tuple[int, pa.Table]:
     with filesystem.open_input_file(path) as source:
         file = pq.ParquetFile(source)
-        present = file.schema_arrow
-        missing = sorted(set(schema.names) - set(present.names))
+        missing = sorted(set(SCHEMA.names) - set(file.schema_arrow.names))
         if missing:
             raise ValueError(f"no column {', '.join(missing)}")
-        written = int((present.metadata or {}).get(WRITTEN, b"0"))
-        table = file.read(columns=None if columns is None else list(columns), use_threads=False)
-    return written, conform(table, schema)
+        wanted = None if columns is None else list(dict.fromkeys([*columns, *origin.CHECKED]))
+        table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
+        written = origin.check(file, table, task)
+    return written, table if columns is None else table.select(list(columns))
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

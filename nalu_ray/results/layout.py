@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nalu_ray.results.problems import described
 from nalu_ray.results.specs import Measure
 from nalu_ray.results.tables import RANDOM, Cell, Table
 from nalu_ray.results.text import number
@@ -91,7 +92,7 @@ def captions(table: Table) -> tuple[str, ...]:
         "mean": f"the mean over the seeds of one setting; setting and step {rule}",
         "median": f"the median over the seeds of one setting; setting and step {rule}",
     }
-    sentences = [spec.caption]
+    sentences = [described(spec.caption, table.problem)]
     sentences.append(f"Ours: {'; or '.join(shown[kind] for kind in kinds)}; {_seeds(table)}.")
     relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
     if relative:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,17 +15,20 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from nalu_ray.results.output import write_text
 from nalu_ray.results.page import Chapter, Picture, facts
+from nalu_ray.results.problems import described, problems
 from nalu_ray.results.render import FORMATS, SUFFIXES
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import Store
-from nalu_ray.results.tables import Table, build
+from nalu_ray.results.tables import Table, build_each
 from nalu_ray.results.terminal import show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SAVED = ("md", "csv")
+_LONGEST = 120
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,15 @@ def present(store: Store, task_name: str, console: Console, folder: str) -> list
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A drawn figure: its file name without ending, and its caption."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
 class Stored:
     """One task's rows, and what its specifications make of them."""
 
@@ -72,21 +85,25 @@ class Stored:
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The tables of which a cell has been run."""
-        tables = [build(spec, self.rows) for spec in self.specs.tables]
+        """The tables of which a cell has been run, one a problem."""
+        tables = [table for spec in self.specs.tables for table in build_each(spec, self.rows)]
         return [table for table in tables if any(cell.n for cell in table.cells.values())]
 
     @cached_property
-    def figures(self) -> dict[str, Figure]:
-        """The figures of which a curve has been run, by name."""
+    def figures(self) -> list[Drawing]:
+        """The figures of which a curve has been run, one a problem."""
         from nalu_ray.results import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
-        drawn = {}
+        drawn = []
         for spec in self.specs.figures:
-            try:
-                drawn[spec.name] = figures.draw(spec, self.rows)
-            except LookupError as error:
-                log.info("%s", error)
+            for problem, rows in problems(spec, self.rows):
+                caption = described(spec.caption, problem)
+                try:
+                    figure = figures.draw(spec.model_copy(update={"caption": caption}), rows)
+                except LookupError as error:
+                    log.info("%s", error)
+                    continue
+                drawn.append(Drawing(file_name(spec.name, problem), caption, figure))
         return drawn
 
     def print(self, console: Console) -> None:
@@ -102,7 +119,7 @@ class Stored:
         written = []
         for table in self.tables:
             for kind in formats:
-                name = f"{safe_name(table.spec.name)}{SUFFIXES[kind]}"
+                name = f"{file_name(table.spec.name, table.problem)}{SUFFIXES[kind]}"
                 written.append(write_text(self._folder(folder) / name, FORMATS[kind](table)))
         return written
 
@@ -112,15 +129,14 @@ class Stored:
 
         return [
             path
-            for name, figure in self.figures.items()
-            for path in figures.save(figure, self._folder(folder) / safe_name(name))
+            for drawing in self.figures
+            for path in figures.save(drawing.figure, self._folder(folder) / drawing.name)
         ]
 
     def chapter(self, store: Store) -> Chapter:
         """What the page says of the task."""
         from nalu_ray.results import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
-        captions = {spec.name: spec.caption for spec in self.specs.figures}
         task = self.specs.task
         return Chapter(
             task=task,
@@ -129,8 +145,8 @@ class Stored:
             facts=facts(store.outcomes(task), store.manifests(task)),
             tables=self.tables,
             pictures=[
-                Picture(captions[name], figures.encode(figure, "svg"))
-                for name, figure in self.figures.items()
+                Picture(drawing.caption, figures.encode(drawing.figure, "svg"))
+                for drawing in self.figures
             ],
         )
 
@@ -138,16 +154,18 @@ class Stored:
         return folder / safe_name(self.specs.task)
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Writes a text, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def safe_name(name: str) -> str:
     """A name from the store as a file name: it never leads out of the folder."""
     return re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
+
+
+def file_name(name: str, problem: str) -> str:
+    """A table's or figure's file name, without its ending."""
+    if not problem:
+        return safe_name(name)
+    whole = f"{name}_{problem}"
+    digest = f"_{zlib.crc32(whole.encode()):08x}" if len(whole) > _LONGEST else ""
+    return safe_name(whole[:_LONGEST]) + digest
 
 
 def count(paths: Iterable[Path], folder: Path) -> str:

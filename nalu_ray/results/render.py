@@ -71,7 +71,7 @@ def latex(table: Table) -> str:
         _tex_line([*grid.stub, *grid.head]), r"\midrule", *body, r"\bottomrule",
         r"\end{tabular}" + "}" * wide,
         rf"\caption{{{_tex(' '.join(captions(table)))}}}",
-        rf"\label{{table:{re.sub('[^A-Za-z0-9-]+', '-', table.spec.name)}}}", r"\end{table}",
+        rf"\label{{table:{_label(table)}}}", r"\end{table}",
     ]  # fmt: skip
     return "\n".join([*lines, *_tex_statistics(table)]) + "\n"
 
@@ -108,7 +108,8 @@ def tidy(table: Table) -> str:
             "measure": key, "measure_label": measure.label,
             "metric": measure.metric, "split": measure.split,
         }  # fmt: skip
-        records.append({**place, **_fields(table.cells[row.key, column.key, key])})
+        cell = _fields(table.cells[row.key, column.key, key])
+        records.append({**place, **cell, "problem": table.problem})
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
@@ -153,6 +154,10 @@ def _md_cell(cell: Cell) -> str:
 
 def _tex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _label(table: Table) -> str:
+    return re.sub("[^A-Za-z0-9-]+", "-", f"{table.spec.name} {table.problem}".rstrip())
 
 
 def _tex_line(texts: Sequence[str]) -> str:

@@ -86,6 +86,9 @@ class TableSpec(_Spec):
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold and a reference is pooled"
     )
+    problem: tuple[str, ...] = Field(
+        (), description="setting fields that define the data: one table a combination of values"
+    )
 
     @property
     def compared(self) -> Literal["rows", "columns"]:
@@ -119,6 +122,9 @@ class FigureSpec(_Spec):
     log_x: bool = False
     log_y: bool = False
     select_step: bool = Field(False, description="only the last logged step of each seed (x = 'x')")
+    problem: tuple[str, ...] = Field(
+        (), description="setting fields that define the data: one figure a combination of values"
+    )
 
 
 class TaskSpecs(_Spec):

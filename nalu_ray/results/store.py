@@ -214,7 +214,7 @@ class Store:
         return [item for item in self._list(f"{self.root}/{task}") if item.extension == "parquet"]
 
     def _read(self, task: str, columns: Sequence[str] | None) -> dict[str, pa.Table]:
-        return files.read_tables(self.filesystem, self._files(task), SCHEMA, columns, self._warned)
+        return files.read_tables(self.filesystem, self._files(task), task, columns, self._warned)
 
     def _write(self, path: str, data: bytes) -> None:
         try:

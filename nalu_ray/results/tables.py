@@ -11,13 +11,23 @@ import pandas as pd
 
 from nalu_ray.results import published, selection
 from nalu_ray.results.cells import Cell, measured, reference
+from nalu_ray.results.problems import problems
 from nalu_ray.results.published import Published
 from nalu_ray.results.rows import COLUMNS, COMPLETED, RUN
 from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.results.statistics import Floats
 from nalu_ray.results.text import stored_column
 
-__all__ = ["RANDOM", "Cell", "Heading", "Table", "build", "headings", "setting_labels"]
+__all__ = [
+    "RANDOM",
+    "Cell",
+    "Heading",
+    "Table",
+    "build",
+    "build_each",
+    "headings",
+    "setting_labels",
+]
 
 RANDOM = "random"
 _ROW, _COLUMN = "_row", "_column"
@@ -35,16 +45,25 @@ class Heading:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as numbers: ``cells`` by (row key, column key, measure key)."""
+    """A table as numbers: ``cells`` by (row key, column key, measure key).
+
+    ``problem`` says of which data it is, where others are stored too.
+    """
 
     spec: TableSpec
     rows: tuple[Heading, ...]
     columns: tuple[Heading, ...]
     cells: Mapping[Place, Cell]
+    problem: str = ""
+
+
+def build_each(spec: TableSpec, rows: pd.DataFrame) -> list[Table]:
+    """Fills a table for each problem of stored rows, which are never mixed; see :func:`build`."""
+    return [replace(build(spec, part), problem=label) for label, part in problems(spec, rows)]
 
 
 def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
-    """Fills a table from stored rows.
+    """Fills a table from stored rows of one problem.
 
     Args:
         spec: what is wanted. Its selection may read the interpolation, validation or training

@@ -16,7 +16,7 @@ from nalu_ray.task import Batch
 from nalu_ray.training.loop import SupervisedSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.settings import LayerName, NumberOrName, Options, PerLayer, Range
+from nalu_ray.training.settings import Init, LayerName, Options, PerLayer, Range
 
 Operation = Literal["add", "sub", "mul", "div", "square", "sqrt"]
 
@@ -56,7 +56,7 @@ class StaticSetting(SupervisedSetting):
     )
     batch: int = Field(128, ge=1, description="examples a step, fresh each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")
-    weight_init: NumberOrName = Field(
+    weight_init: Init = Field(
         "uniform",
         description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
     )

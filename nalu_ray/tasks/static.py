@@ -35,6 +35,7 @@ from nalu_ray.tasks._static import (
 __all__ = ["OPERATIONS", "TASK", "StaticSetting", "StaticTask"]
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
+PROBLEM = ("inputs", "section", "overlap", "train_range", "test_range")
 ROWS = Axis(
     field="op",
     labels={
@@ -87,6 +88,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
                 for split, label in SPLITS.items()
             },
             solved_below="solved_mse",
+            problem=PROBLEM,
         ),
         TableSpec(
             name="static_raw",
@@ -102,6 +104,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             layout="subrows",
             reference="random_mse",
             solved_below="solved_mse",
+            problem=PROBLEM,
         ),
     )
     figures = (
@@ -118,6 +121,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             x_label="training step",
             y_label="error (100 = random)",
             log_y=True,
+            problem=PROBLEM,
         ),
     )
 

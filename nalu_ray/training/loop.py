@@ -128,6 +128,12 @@ class SupervisedRun:
             self.optimiser.step()
             self.schedule.step()
             self.step += 1
+        self._mark_lost()
+
+    def _mark_lost(self) -> None:
+        """Marks seeds whose last update left parameters that are not finite."""
+        lost = ~self.replicas.flat.detach().isfinite().all(dim=1).cpu() & (self.diverged < 0)
+        self.diverged[lost] = self.step
 
     def _predict(self, batch: Batch) -> Tensor:
         return self.replicas(*batch.inputs, shared=batch.shared)

@@ -119,6 +119,7 @@ def _shaped(part: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
+    started = torch.cuda.is_initialized()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if started else []):
         torch.manual_seed(seed)
         return build()

@@ -27,6 +27,11 @@ def _options(value: Any) -> Any:
     return {name: text for name, _, text in pairs}
 
 
+def _known_init(init: float | str) -> float | str:
+    layers.check_init("initialisation", init)
+    return init
+
+
 def _ordered(value: tuple[float, float]) -> tuple[float, float]:
     if not value[0] < value[1]:
         raise ValueError(f"empty range {value[0]}:{value[1]}; write low:high with low < high")
@@ -42,7 +47,10 @@ Range = Annotated[tuple[float, float], BeforeValidator(_split_range), AfterValid
 NumberOrName = Annotated[float | str, Field(union_mode="left_to_right")]
 """A number where it reads as one, else a name."""
 
-PerLayer = Annotated[tuple[NumberOrName, ...], BeforeValidator(_split_range)]
+Init = Annotated[NumberOrName, AfterValidator(_known_init)]
+"""An initialisation of :mod:`nalu_ray.layers`, a name or a constant."""
+
+PerLayer = Annotated[tuple[Init, ...], BeforeValidator(_split_range)]
 """An initialisation for each layer, first to last, written ``a:b``."""
 
 Options = Annotated[dict[str, NumberOrName], BeforeValidator(_options)]

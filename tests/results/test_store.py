@@ -242,6 +242,77 @@ def test_what_cannot_be_read_is_named_once_and_skipped(
     assert [str(bad) in record.message for record in caplog.records] == [True]
 
 
+def forged(folder: Path, **columns: Any) -> Path:
+    """A copy of a stored file, its stamp kept, with other values in some columns."""
+    table = pq.read_table(next(folder.glob("*.parquet")))
+    for name, value in columns.items():
+        place = table.schema.get_field_index(name)
+        if name == "metadata":
+            table = table.replace_schema_metadata(value)
+        else:
+            values = pa.array([value] * table.num_rows, table.schema.field(place).type)
+            table = table.set_column(place, table.schema.field(place), values)
+    pq.write_table(table, folder / "bad.parquet")
+    return folder / "bad.parquet"
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"metadata": None, "setting_id": "deadbeef"}, "no nalu_ray.written_ns in its metadata"),
+        ({"metadata": {"nalu_ray.written_ns": "soon"}}, "invalid literal"),
+        ({"task": "identity"}, "rows of task identity, not static"),
+        ({"setting_id": "deadbeef"}, "was changed after it was written"),
+        ({"layer": "nalu"}, "was changed after it was written"),
+        ({"lr": 0.2}, "was changed after it was written"),
+        ({"task": None}, "rows without task"),
+        ({"setting_id": None}, "rows without setting_id"),
+        ({"seed": None}, "rows without seed"),
+        ({"step": None}, "rows without step"),
+        ({"metric": None}, "rows without metric"),
+    ],
+)
+def test_a_file_of_somewhere_else_is_named_and_skipped(
+    store: Store,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    columns: dict[str, Any],
+    reason: str,
+) -> None:
+    put(store, {0: 1.0})
+    bad = forged(tmp_path / "results" / "static", **columns)
+    for read in (Store.load, Store.outcomes):
+        caplog.clear()
+        fresh = Store(store.out)
+        with caplog.at_level(logging.WARNING):
+            assert len(read(fresh, "static")) == (2 if read is Store.load else 1)
+        (record,) = caplog.records
+        assert record.message.startswith(f"skipped {bad}: ")
+        assert reason in record.message
+        assert fresh.manifests("static") == [{"commit": "c"}]
+
+
+def test_two_settings_in_one_file_are_none_of_ours(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "static"
+    put(store, {0: 1.0})
+    good = pq.read_table(next(folder.glob("*.parquet")))
+    other = pq.read_table(forged(folder, setting_id="b"))
+    pq.write_table(pa.concat_tables([good, other]), folder / "bad.parquet")
+    assert list(store.outcomes("static")) == [("a", 0)]
+
+
+def test_a_copied_file_and_one_of_before_the_digest_count(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "static"
+    write_setting(store, "a", {"size": 2.0, "sizes": [1, 2], "flag": True, "none": None, "t": "é"})
+    forged(folder).replace(folder / next(folder.glob("a*.parquet")).name)
+    write_setting(store, "b", {"layer": "nac"})
+    (second,) = folder.glob("b*.parquet")
+    table = pq.read_table(second)
+    stamp = {b"nalu_ray.written_ns": table.schema.metadata[b"nalu_ray.written_ns"]}
+    pq.write_table(table.replace_schema_metadata(stamp), second)
+    assert list(Store(store.out).outcomes("static")) == [("a", 0), ("b", 0)]
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"task": "static", "unknown": 1}', "\ufeff["])
 def test_specs_that_cannot_be_read_are_named(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from nalu_ray.data.sections import sections
 from nalu_ray.results.statistics import perturbed_mse
-from nalu_ray.seeding import Streams
+from nalu_ray.seeding import Streams, entropy
 from nalu_ray.tasks import static
 from nalu_ray.tasks._static import _operands
 from nalu_ray.tasks.static import OPERATIONS, TASK, StaticSetting
@@ -135,9 +135,12 @@ def test_random_reference_is_the_error_of_an_untrained_linear_network() -> None:
     streams = Streams("static", SEEDS, "interpolation")
     batch = TASK.sample(setting, "interpolation", streams)
     found = TASK.references(setting, "interpolation", batch, streams)["random_mse"]
-    predicting_zero = batch.targets.square().mean((1, 2))
-    assert found.shape == (3,)
-    assert (found / predicting_zero).log().abs().max() < 1
+    for k, seed in enumerate(SEEDS):
+        torch.manual_seed(entropy("static", seed, "reference") % 2**63)
+        network = torch.nn.Sequential(torch.nn.Linear(100, 2), torch.nn.Linear(2, 1))
+        with torch.no_grad():
+            error = (network(batch.inputs[0][k]) - batch.targets[k]).square().mean().item()
+        assert found[k].item() == pytest.approx(error, rel=1e-4)
     assert "solved_mse" not in TASK.references(setting, "interpolation", batch, streams)
 
 
@@ -154,6 +157,8 @@ def test_random_reference_is_the_error_of_an_untrained_linear_network() -> None:
         ({"op": "div", "train_range": "-1:1"}, ["op=div"]),
         ({"layer": "nalo"}, ["nalo", "Did you mean 'nalu'"]),
         ({"lr": "fast"}, ["lr", "number"]),
+        ({"weight_init": "foo"}, ["weight_init", "glorot", "foo"]),
+        ({"gate_init": "0.2:bar"}, ["gate_init", "glorot", "bar"]),
     ],
 )
 def test_impossible_settings_are_named(values: dict[str, Any], words: list[str]) -> None:
@@ -165,3 +170,19 @@ def test_impossible_settings_are_named(values: dict[str, Any], words: list[str])
 
 def test_table_specs_name_only_published_rows_and_our_own() -> None:
     assert [table.number for table in static.TASK.tables] == [7, 6]
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ({"options": "foo:1"}, TypeError, "no option 'foo'"),
+        ({"options": "epsilon:-1"}, ValueError, "epsilon"),
+        ({"gate_init": "1:2:3"}, ValueError, "each of 2 layers"),
+    ],
+)
+def test_what_only_the_layer_can_refuse_is_refused_before_the_run(
+    values: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        TASK.check(StaticSetting.model_validate({"layer": "nalu", **values}))
+    TASK.check(StaticSetting(layer="nalu"))

@@ -80,6 +80,18 @@ def test_a_diverged_seed_is_frozen_and_recorded_and_harms_no_other() -> None:
     assert mine.value.tolist() == healthy.value.tolist()
 
 
+def test_a_seed_lost_by_the_very_last_update_did_not_complete() -> None:
+    setting = SupervisedSetting(steps=3, evaluations=1)
+    run = SupervisedRun(Fragile(), setting, [0, 2], CPU)
+    run._train(2)
+    with torch.no_grad():
+        run.optimiser.state[run.replicas.flat]["exp_avg"][1] = math.inf
+    rows = finish(run)
+    final = rows[rows.metric == COMPLETED].set_index("seed")
+    assert final.value.to_dict() == {0: 1.0, 2: 0.0}
+    assert "step 3" in final.reason[2]
+
+
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
 def test_a_frozen_seed_stays_put_under_each_optimiser(name: str) -> None:
     setting = SupervisedSetting(steps=12, evaluations=1, lr=0.1, optimiser=name)  # type: ignore[arg-type]
@@ -90,6 +102,14 @@ def test_a_frozen_seed_stays_put_under_each_optimiser(name: str) -> None:
     assert before.isfinite().all()
     run._train(12)
     assert torch.equal(run.replicas.flat[1], before)
+
+
+@pytest.mark.parametrize("layer", ["nac", "nalu", "nac_nalu", "relu", "crelu", "none"])
+def test_a_seed_of_a_block_is_the_seed_alone_bit_for_bit(layer: str) -> None:
+    setting = static.StaticSetting(layer=layer, op="div", steps=200, batch=16, test_size=64, clip=1)
+    block = finish(static.TASK.start(setting, [7, 1, 4, 9, 2], CPU))
+    alone = finish(static.TASK.start(setting, [4], CPU))
+    assert block[block.seed == 4].value.tolist() == alone.value.tolist()
 
 
 @pytest.mark.parametrize("plan", ["constant", "cosine", "linear"])

@@ -1,0 +1,30 @@
+"""Files for readers (tables, figures, the page): whole under their name, or not there at all."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Writes a file through a temporary name, making its folder; an older one stays until then.
+
+    Raises:
+        OSError: it could not be written, with ``path`` as its file name; nothing is left behind.
+    """
+    temporary = path.with_name(f".{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Writes a text as :func:`write_bytes` does."""
+    return write_bytes(path, text.encode())
