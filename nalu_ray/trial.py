@@ -201,6 +201,8 @@ class Trial:
 
 def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
     """Returns one ``completed = 0`` row a seed."""
+    # an error's text may hold what is no Unicode: part of a file name, say
+    reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
     columns = [name for name in COLUMNS if name not in ("task", "setting_id")]
     return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)

@@ -145,3 +145,8 @@ def test_messages_are_passed_on_once_without_place_and_without_rays() -> None:
     with pytest.warns(UserWarning, match="outside"):
         warnings.warn("outside", UserWarning, stacklevel=1)
     assert told == ["UserWarning: look", "seen 3"]
+
+
+def test_a_reason_that_is_no_unicode_is_stored(fake: Any, tmp_path: Path) -> None:
+    Trial(spec(fake, tmp_path)).fail_with("cannot read \udcff.csv", 2)
+    assert endings(tmp_path)[0] == (False, "cannot read \\udcff.csv")
