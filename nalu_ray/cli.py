@@ -63,7 +63,9 @@ class Parser(argparse.ArgumentParser):
 def guarded(command: Callable[[], int]) -> int:
     """Runs a command and turns every way it can end into an exit code."""
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # a reader that is gone shows here, not when the interpreter ends
+        return code
     except (ConfigError, StoreError) as error:
         for line in getattr(error, "messages", [str(error)]):
             print(f"error: {line}", file=sys.stderr)

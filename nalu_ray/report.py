@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from nalu_ray.cli import Exit, Parser, guarded
 from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.messages import Messages
 from nalu_ray.results.output import write_text
 from nalu_ray.results.page import page
 from nalu_ray.results.present import SAVED, Stored, count, present
@@ -43,9 +43,9 @@ def _main(argv: Sequence[str] | None) -> int:
     arguments, unknown = _parser().parse_known_args(argv)
     if unknown:
         raise ConfigError([_unknown(word) for word in unknown])
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", force=True)
     try:
-        return _report(arguments)
+        with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+            return _report(arguments)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local": RUN,
     "runner": RUN,
     "tune": RUN | {"cli", "local", "request", "runner", "show"},
-    "report": PLAN | {"cli"},
+    "report": PLAN | {"cli", "messages"},
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}
 MAY_IMPORT_RAY = {"runner", "rl"}

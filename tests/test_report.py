@@ -187,7 +187,7 @@ def test_a_file_that_is_skipped_is_named_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nalu_ray.report", "--html", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"WARNING: skipped {bad}: ")
+    assert done.stderr.startswith(f"warning: skipped {bad}: ")
 
 
 def test_rows_without_specifications_are_named(
