@@ -6,7 +6,7 @@ import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from rich.box import SIMPLE
@@ -52,13 +52,19 @@ def task_help(task: Task[Any]) -> str:
 
 def type_name(kind: Any) -> str:
     """Returns a type as a user writes its values: ``add|mul``, ``float or none``."""
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) in (Union, types.UnionType):
-        return " or ".join(type_name(part) for part in get_args(kind))
-    if kind is type(None):
-        return "none"
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return type_name(parts[0])
+    if origin is Literal:
+        return "|".join(map(str, parts))
+    if origin is tuple:
+        return ":".join("..." if part is Ellipsis else type_name(part) for part in parts)
+    if origin is dict:
+        return f"name:{type_name(parts[1])};..."
+    if origin in (Union, types.UnionType):
+        return " or ".join(type_name(part) for part in parts)
+    plain = kind.__name__ if isinstance(kind, type) and not parts else str(kind)
+    return "none" if kind is type(None) else plain
 
 
 def _plain(value: Any) -> str:

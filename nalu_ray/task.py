@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nalu_ray.seeding import Streams
 
 S = TypeVar("S", bound=Setting)
+Spec = TypeVar("Spec", TableSpec, FigureSpec)
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,24 @@ class Task(ABC, Generic[S]):
             task=self.name,
             title=self.title,
             section=self.section,
-            tables=self.tables,
-            figures=self.figures,
+            tables=tuple(_labelled(table, ("rows", "columns")) for table in self.tables),
+            figures=tuple(_labelled(figure, ("lines", "panels")) for figure in self.figures),
             axes=self.axes,
         )
+
+
+def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
+    """Gives each axis of layers the registered labels, for layers that it does not list."""
+    known = {name: getattr(spec, name) for name in axes}
+    of_layers = {name: axis for name, axis in known.items() if axis and axis.field == "layer"}
+    if not of_layers:
+        return spec
+    from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
+
+    labels = {name: layers.get(name).label for name in layers.names()}
+    return spec.model_copy(
+        update={name: axis.model_copy(update={"more": labels}) for name, axis in of_layers.items()}
+    )
 
 
 class SupervisedTask(Task[S]):

@@ -307,4 +307,16 @@ def test_every_way_to_end_has_its_exit_code(raised: BaseException, code: int) ->
 
 def test_types_are_shown_as_they_are_written() -> None:
     assert show.type_name(float | None) == "float or none"
-    assert show.type_name(tuple[float, float]) == "tuple[float, float]"
+    assert show.type_name(tuple[float, float]) == "float:float"
+
+
+def test_help_of_a_task_shows_types_as_a_user_writes_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = call(capsys, "static --help")
+    assert code == Exit.DONE
+    assert not any(words in out for words in ("FieldInfo", "typing.", "0x", "Annotated"))
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "float:float" in rows["train_range"]
+    assert "float or str:..." in rows["gate_init"]
+    assert "name:float or str;..." in rows["options"]

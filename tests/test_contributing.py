@@ -48,8 +48,8 @@ def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPat
     while (progress := run.advance()).step < progress.steps:
         pass
     rows = run.rows().assign(**setting.model_dump(include={"layer", "op"}), setting_id=setting.id)
-    table = build_table(static.TASK.tables[0], rows.assign(task="static"))
-    assert [heading.label for heading in table.columns][-1] == "clamped"
+    table = build_table(static.TASK.specs().tables[0], rows.assign(task="static"))
+    assert [heading.label for heading in table.columns][-1] == "Clamped"
     cell = table.cells["add", "clamped", "extrapolation"]
     assert cell.value is not None
     assert cell.value < 0.05

@@ -37,6 +37,9 @@ class Axis(_Spec):
     others: bool = Field(
         True, description="stored values without a label follow, so that a new unit needs no edit"
     )
+    more: dict[str, str] = Field(
+        {}, description="labels of values that have no place of their own, should they be stored"
+    )
     published: dict[str, str] = Field(
         {}, description="value as stored -> id in the published table, where they differ"
     )

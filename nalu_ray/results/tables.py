@@ -101,7 +101,8 @@ def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
     listed = [Heading(key, label) for key, label in axis.labels.items()]
     if axis.others:
         found = {value for value in values if isinstance(value, str)} - set(axis.labels)
-        listed += [Heading(key, key) for key in sorted(found, key=_natural)]
+        ordered = sorted(found, key=_natural)
+        listed += [Heading(key, axis.more.get(key, key)) for key in ordered]
     return tuple(listed)
 
 
