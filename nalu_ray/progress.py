@@ -78,6 +78,8 @@ class Board:
         for message in report.messages:
             self.note(f"warning: {message} (in {spec.label})", message)
         self.running[key] = (spec, report.step)
+        if report.shown or report.done:
+            self.last = f"{spec.label}{describe_figures(report.shown)}"
         if report.done:
             self._done(key, spec, report)
         self.tick()
@@ -111,7 +113,6 @@ class Board:
         self.seeds_failed += len(report.failed)
         self.seeds_done += len(spec.seeds) - len(report.failed)
         self.finished_steps += spec.steps * len(spec.seeds)
-        self.last = f"{spec.label}{describe_figures(report.shown)}"
         for seeds, reason in by_reason(report.failed):
             self.note(f"failed: {self._name(spec, seeds)}: {reason}", reason)
 
@@ -129,7 +130,7 @@ class Board:
             f"{describe_time(elapsed)}: {self.trials_done}/{len(plan.trials)} trials, "
             f"{len(self.running)} running, {self.trials_failed} with failures",
             f"{self.seeds_done:,}/{plan.seeds:,} seeds, {self.seeds_failed:,} failed",
-            f"{rate:,.0f} seed-steps/s",
+            f"{rate:,.0f} {plan.task.unit}/s",
         ]
         if rate:
             parts.append(f"{describe_time((plan.seed_steps - steps) / rate)} left")

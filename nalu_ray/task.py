@@ -63,6 +63,10 @@ class Run(Protocol):
         """
         ...
 
+    def files(self) -> Mapping[str, bytes]:
+        """Returns what is kept beside the rows of a run that came to its end, by name."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Returns all that a fresh run of the same setting and seeds needs to go on exactly."""
         ...
@@ -81,6 +85,7 @@ class Task(ABC, Generic[S]):
         setting_type: model of one point of the grid, each field with its help line.
         axes: setting fields that tell trials apart in names, in order (``layer``, ``op``).
         tables, figures: what is printed from the stored rows.
+        unit: what a seed's steps are called where their rate is shown.
     """
 
     name: ClassVar[str]
@@ -90,6 +95,7 @@ class Task(ABC, Generic[S]):
     axes: ClassVar[tuple[str, ...]] = ()
     tables: ClassVar[tuple[TableSpec, ...]] = ()
     figures: ClassVar[tuple[FigureSpec, ...]] = ()
+    unit: ClassVar[str] = "seed-steps"
 
     @abstractmethod
     def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:

@@ -6,7 +6,9 @@ that asked for it is gone.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import logging
 import re
 import time
 import traceback
@@ -19,9 +21,12 @@ from pydantic import BaseModel, ConfigDict
 
 from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
-from nalu_ray.results.store import COLUMNS, COMPLETED, Store
+from nalu_ray.results.store import COLUMNS, COMPLETED, Store, StoreError
 from nalu_ray.task import Progress, Run, Task
 
+log = logging.getLogger(__name__)
+
+STATE_SECONDS = 30.0
 _PASSWORD = re.compile(r"//[^/@\s]+@")
 
 
@@ -48,6 +53,11 @@ class TrialSpec(BaseModel):
         """Threads that the trial computes with."""
         return max(1, int(self.cpus))
 
+    @property
+    def key(self) -> str:
+        """A name for this setting with these seeds: where its unfinished state is kept."""
+        return f"{self.setting_id}-{hashlib.sha256(repr(self.seeds).encode()).hexdigest()[:16]}"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -58,7 +68,6 @@ class Report:
         seconds: worked so far, without the start of the process.
         done: the rows are stored; ``failed`` says why which seeds did not complete.
         messages: warnings since the last report.
-        state: what :class:`Trial` goes on from, when it was due.
     """
 
     step: int
@@ -68,28 +77,28 @@ class Report:
     done: bool = False
     failed: Mapping[int, str] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
-    state: bytes | None = None
 
 
 class Trial:
     """Runs a :class:`TrialSpec`; every way it can end leaves rows with a reason.
 
+    While it works, its state is kept beside the results every now and then: whoever runs the same
+    setting with the same seeds next goes on from there, whatever ended this one.
+
     Args:
         spec: what to run.
-        state: a :attr:`Report.state` to go on from.
         report_seconds: least time between two reports.
-        state_seconds: time between two reports with a state; none = never one.
+        state_seconds: least time between two states.
     """
 
     def __init__(
         self,
         spec: TrialSpec,
-        state: bytes | None = None,
         *,
         report_seconds: float = 1.0,
-        state_seconds: float | None = None,
+        state_seconds: float = STATE_SECONDS,
     ) -> None:
-        self.spec, self.state = spec, state
+        self.spec = spec
         self.report_seconds, self.state_seconds = report_seconds, state_seconds
         self.started = time.time()
         self.run: Run | None = None
@@ -109,7 +118,8 @@ class Trial:
             self.fail(error, last.step)
         self.run = None
         _free_gpu(self.spec)
-        yield replace(last, seconds=self.seconds, done=True, failed=self.failed, state=None)
+        Store(self.spec.out).drop_state(self.spec.task, self.spec.key)
+        yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
 
     @property
     def seconds(self) -> float:
@@ -117,7 +127,7 @@ class Trial:
         return self._before + time.time() - self.started
 
     def start(self) -> None:
-        """Builds the run, or brings it to where the state was taken."""
+        """Builds the run, or brings it to where its last state was taken."""
         import torch  # noqa: PLC0415 (slow to load; whoever only plans does not need it)
 
         self.started = time.time()  # a process loads torch once, for all its trials
@@ -126,10 +136,18 @@ class Trial:
         setting = task.setting_type.model_validate(self.spec.setting)
         device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
         self.run = task.start(setting, self.spec.seeds, device)
-        if self.state is not None:
-            saved = torch.load(io.BytesIO(self.state), map_location=device, weights_only=True)
+        state = Store(self.spec.out).load_state(self.spec.task, self.spec.key)
+        if state is None:
+            return
+        try:
+            saved = torch.load(io.BytesIO(state), map_location=device, weights_only=True)
             self.run.load_state_dict(saved["run"])
             self._before = saved["seconds"]
+        except Exception as error:  # of another version, or damaged: a fresh start is always right
+            log.warning(
+                "%s: its last state does not fit, starting anew: %s", self.spec.label, error
+            )
+            self.run = task.start(setting, self.spec.seeds, device)
 
     def advance(self) -> Progress:
         """Works up to the next report of the run."""
@@ -137,10 +155,13 @@ class Trial:
 
     def finish(self) -> pd.DataFrame:
         """Stores the rows of a run that came to its end and returns them."""
-        rows = self._running().rows()
+        run = self._running()
+        rows = run.rows()
         final = rows[rows["metric"] == COMPLETED]
         if sorted(final["seed"]) != sorted(self.spec.seeds):
             raise RuntimeError("the run did not give each seed one 'completed' row")
+        for name, data in run.files().items():  # first: whoever sees the rows finds them
+            Store(self.spec.out).write_file(self.spec.task, f"{self.spec.setting_id}-{name}", data)
         self._write(rows)
         bad = final[final["value"] != 1.0]
         self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
@@ -173,17 +194,21 @@ class Trial:
             now = time.monotonic()
             if now - reported < self.report_seconds:
                 continue
-            due = self.state_seconds is not None and now - saved >= self.state_seconds
-            state = self._save() if due else None
-            yield Report(progress.step, progress.steps, progress.shown, self.seconds, state=state)
-            reported, saved = now, now if due else saved
+            if now - saved >= self.state_seconds:
+                self._save()
+                saved = now
+            yield Report(progress.step, progress.steps, progress.shown, self.seconds)
+            reported = now
 
-    def _save(self) -> bytes:
+    def _save(self) -> None:
         import torch  # noqa: PLC0415 (as above)
 
         buffer = io.BytesIO()
         torch.save({"run": self._running().state_dict(), "seconds": self.seconds}, buffer)
-        return buffer.getvalue()
+        try:
+            Store(self.spec.out).save_state(self.spec.task, self.spec.key, buffer.getvalue())
+        except StoreError as error:  # the run itself is well
+            log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
 
     def _write(self, rows: pd.DataFrame) -> None:
         made_by = provenance()

@@ -67,7 +67,6 @@ def test_reports_come_no_faster_than_asked(fake: Any, tmp_path: Path) -> None:
     reports = list(Trial(made, report_seconds=0))
     assert [report.step for report in reports] == [*range(1, 50), 50]
     assert [report.done for report in reports] == [False] * 49 + [True]
-    assert all(report.state is None for report in reports)
 
 
 def test_a_resumed_trial_gives_the_rows_of_an_uninterrupted_one(fake: Any, tmp_path: Path) -> None:
@@ -78,10 +77,32 @@ def test_a_resumed_trial_gives_the_rows_of_an_uninterrupted_one(fake: Any, tmp_p
         if report.step == 4:
             break
     assert stored(parts).empty
-    resumed = Trial(interrupted, report.state, report_seconds=0)
+    resumed = Trial(interrupted, report_seconds=0)
     assert [progress.step for progress in resumed] == [5, 6]
     pd.testing.assert_frame_equal(stored(parts), stored(whole))
     assert resumed.seconds > report.seconds
+    assert not (parts / ".states").exists()
+
+
+def test_a_state_that_does_not_fit_is_told_and_left(
+    fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = spec(fake, tmp_path)
+    Store(str(tmp_path)).save_state(made.task, made.key, b"torn")
+    assert [report.step for report in Trial(made, report_seconds=0)] == [1, 2, 3, 4]
+    assert "a label: its last state does not fit, starting anew" in caplog.text
+
+
+def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) -> None:
+    keys = [spec(fake, tmp_path, seeds, lr=lr).key for seeds in [(0, 1), (0,)] for lr in (1, 2)]
+    assert len(set(keys)) == 4
+
+
+def test_files_of_a_run_lie_beside_its_rows(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path)
+    list(Trial(made))
+    kept = {path.name for path in (tmp_path / "fake").glob("*.txt")}
+    assert kept == {f"{made.setting_id}-{seed}.txt" for seed in made.seeds}
 
 
 def test_an_error_becomes_rows_with_its_reason_and_a_traceback(fake: Any, tmp_path: Path) -> None:

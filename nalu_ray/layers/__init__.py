@@ -7,6 +7,7 @@ any layer's name; ``registry`` says how a new layer joins.
 from .activations import ACTIVATIONS, CReLU
 from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
 from .initialisers import INITIALISERS, Init, check_init, initialise
+from .lstm import LSTM, lstm_steps
 from .mlp import MLP, Linear
 from .nac import NAC, NALU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
@@ -15,6 +16,7 @@ from .stack import Stack, Stacked, reset_parameters
 __all__ = [
     "ACTIVATIONS",
     "INITIALISERS",
+    "LSTM",
     "MLP",
     "NAC",
     "NALU",
@@ -32,6 +34,7 @@ __all__ = [
     "initialise",
     "linear",
     "log_magnitude",
+    "lstm_steps",
     "max_exponent",
     "nac_weight",
     "names",

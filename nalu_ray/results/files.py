@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -61,6 +62,13 @@ def remove_quietly(filesystem: fs.FileSystem, path: str) -> None:
         filesystem.delete_file(path)
     except OSError:
         log.debug("left behind %s", path)
+
+
+def remove_if_empty(filesystem: fs.FileSystem, folder: str) -> None:
+    """Removes a folder of this machine's file systems that holds nothing."""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def remove_stale(filesystem: fs.FileSystem, folder: str) -> None:

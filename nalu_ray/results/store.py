@@ -2,7 +2,8 @@
 
 ``<out>/<task>/`` holds, for each trial, ``<trial>.json`` (the manifest) and ``<trial>.parquet``
 (the rows; the trial counts from the moment this file has its name), and ``specs.json`` (tables and
-figures). Every meaning is in a column; file names carry none.
+figures). Every meaning is in a column; file names carry none. ``<out>/.states/`` holds what
+unfinished trials go on from.
 
 Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason`` and one column for
 each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere). The last row
@@ -133,9 +134,45 @@ class Store:
 
     def write_text(self, task: str, name: str, text: str) -> str:
         """Keeps a text (a traceback) beside the rows and returns its path."""
+        return self.write_file(task, name, text.encode(errors="backslashreplace"))
+
+    def write_file(self, task: str, name: str, data: bytes) -> str:
+        """Keeps a file (a trained agent) beside the rows and returns its path."""
         path = self._path(task, name)
-        self._write(path, text.encode(errors="backslashreplace"))
+        self._write(path, data)
         return path
+
+    # -- unfinished trials -------------------------------------------------------------------
+
+    def save_state(self, task: str, key: str, data: bytes) -> None:
+        """Keeps what an unfinished trial goes on from, in place of what it kept before.
+
+        Raises:
+            StoreError: it could not be written; what was kept before is still there.
+        """
+        self._write(self._state_path(task, key), data)
+
+    def load_state(self, task: str, key: str) -> bytes | None:
+        """Returns what :meth:`save_state` kept; None if there is nothing to be read."""
+        try:
+            with self.filesystem.open_input_stream(self._state_path(task, key)) as stream:
+                data: bytes = stream.read()
+                return data
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(key, f"skipped {self._state_path(task, key)}: {error}")
+            return None
+
+    def drop_state(self, task: str, key: str) -> None:
+        """Removes what :meth:`save_state` kept, and the folder with the last of it."""
+        path = self._state_path(task, key)
+        files.remove_quietly(self.filesystem, path)
+        files.remove_if_empty(self.filesystem, path.rsplit("/", 1)[0])
+        files.remove_if_empty(self.filesystem, path.rsplit("/", 2)[0])
+
+    def _state_path(self, task: str, key: str) -> str:
+        return f"{self.root}/.states/{task}/{key}.pt"
 
     # -- reading -----------------------------------------------------------------------------
 

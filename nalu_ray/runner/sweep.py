@@ -15,10 +15,9 @@ from nalu_ray.progress import Board
 from nalu_ray.results.store import Store, StoreError
 from nalu_ray.runner.trials import Slot
 from nalu_ray.scratch import scratch
-from nalu_ray.trial import Report, Trial, TrialSpec
+from nalu_ray.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
 RETRIES = 3
-STATE_SECONDS = 30.0
 LOGGERS = {
     "tensorboard": ("ray.tune.logger", "TBXLoggerCallback"),
     "wandb": ("ray.air.integrations.wandb", "WandbLoggerCallback"),
@@ -109,7 +108,7 @@ def run(
         max_concurrent: most trials at a time.
         loggers: names of :data:`LOGGERS`.
         retries: times that a trial whose worker is lost starts again, from its last state.
-        state_seconds: time between two states.
+        state_seconds: least time between two states of a trial.
 
     Returns:
         Where Tune's files were kept for TensorBoard; none if it was not asked for.
@@ -122,7 +121,6 @@ def run(
             storage_path=f"{store.root}/{parent}",
             storage_filesystem=store.filesystem,
             failure_config=tune.FailureConfig(max_failures=retries),
-            checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
             callbacks=[Relay(board, retries), *(_logger(kind, plan) for kind in loggers)],
             stop=FailFast(board) if fail_fast else None,
             verbose=0,

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.result import DONE, SHOULD_CHECKPOINT
+from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray.messages import Messages
 from nalu_ray.trial import Report, Trial, TrialSpec
 
 
-def _run_trial(spec: dict[str, Any], state: bytes | None, state_seconds: float) -> Iterator[Report]:
+def _run_trial(spec: dict[str, Any], state_seconds: float) -> Iterator[Report]:
     """Runs a trial in a worker process, report by report; the warnings go with the reports."""
     messages: list[str] = []
     with Messages(messages.append):
-        trial = Trial(TrialSpec.model_validate(spec), state, state_seconds=state_seconds)
+        trial = Trial(TrialSpec.model_validate(spec), state_seconds=state_seconds)
         for report in trial:
             yield replace(report, messages=tuple(messages))
             messages.clear()
@@ -55,15 +54,12 @@ class Slot(tune.Trainable):
         self.cleanup()
         self.spec = TrialSpec.model_validate(new_config["spec"])
         self.state_seconds = float(new_config["state_seconds"])
-        self.state: bytes | None = None
         return True
 
     def step(self) -> dict[str, Any]:
         if self.reports is None:
             self.reports = self._start()
         report: Report = ray.get(next(self.reports))
-        if report.state is not None:
-            self.state = report.state
         if report.done:
             self.reports = None
         return {
@@ -74,16 +70,7 @@ class Slot(tune.Trainable):
             "failed": sorted(report.failed.items()),
             "messages": list(report.messages),
             DONE: report.done,
-            SHOULD_CHECKPOINT: report.state is not None,
         }
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        if self.state is not None:
-            Path(checkpoint_dir, "state.pt").write_bytes(self.state)
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        saved = Path(checkpoint, "state.pt")
-        self.state = saved.read_bytes() if saved.exists() else None
 
     def cleanup(self) -> None:
         if self.reports is not None:
@@ -102,7 +89,7 @@ class Slot(tune.Trainable):
             num_gpus=self.spec.gpus,
             memory=self.spec.memory or None,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-        ).remote(self.spec.model_dump(), self.state, self.state_seconds)
+        ).remote(self.spec.model_dump(), self.state_seconds)
 
 
 def _gpus_here() -> float:

@@ -89,6 +89,10 @@ class SupervisedRun:
         rows: pd.DataFrame = pd.concat(frames, ignore_index=True)[COLUMNS]
         return rows.astype({"x": "float64"})
 
+    def files(self) -> dict[str, bytes]:
+        """Returns nothing: the rows say all."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
         return {

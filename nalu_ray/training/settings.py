@@ -16,7 +16,7 @@ def _known_layer(name: str) -> str:
     return name
 
 
-def _split_range(value: Any) -> Any:
+def split_range(value: Any) -> Any:
     return value.split(":") if isinstance(value, str) else value
 
 
@@ -41,7 +41,7 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
 LayerName = Annotated[str, AfterValidator(_known_layer)]
 """A network of :mod:`nalu_ray.layers` by its registered name."""
 
-Range = Annotated[tuple[float, float], BeforeValidator(_split_range), AfterValidator(_ordered)]
+Range = Annotated[tuple[float, float], BeforeValidator(split_range), AfterValidator(_ordered)]
 """A pair low < high, written ``low:high`` on the command line."""
 
 NumberOrName = Annotated[float | str, Field(union_mode="left_to_right")]
@@ -50,7 +50,7 @@ NumberOrName = Annotated[float | str, Field(union_mode="left_to_right")]
 Init = Annotated[NumberOrName, AfterValidator(_known_init)]
 """An initialisation of :mod:`nalu_ray.layers`, a name or a constant."""
 
-PerLayer = Annotated[tuple[Init, ...], BeforeValidator(_split_range)]
+PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_range)]
 """An initialisation for each layer, first to last, written ``a:b``."""
 
 Options = Annotated[dict[str, NumberOrName], BeforeValidator(_options)]

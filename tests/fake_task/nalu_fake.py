@@ -86,6 +86,9 @@ class FakeRun:
             )
         return pd.DataFrame(rows)
 
+    def files(self) -> dict[str, bytes]:
+        return {f"{seed}.txt": str(value).encode() for seed, value in self.values.items()}
+
     def state_dict(self) -> dict[str, Any]:
         return {"step": self.step, "values": dict(self.values)}
 

@@ -1,0 +1,218 @@
+"""The LSTM against torch's, step by step against at once, and across resets."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nalu_ray.layers import LSTM, lstm_steps
+
+STEPS, BATCH, INPUTS, HIDDEN = 7, 3, 4, 5
+
+
+def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def layer(seed: int = 0) -> LSTM:
+    made = LSTM(INPUTS, HIDDEN).double()
+    made.reset_parameters(torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        made.bias.copy_(drawn(4 * HIDDEN, seed=seed))
+    return made
+
+
+def state(seed: int = 5) -> tuple[Tensor, Tensor]:
+    return drawn(BATCH, HIDDEN, seed=seed), drawn(BATCH, HIDDEN, seed=seed + 1)
+
+
+def broken() -> Tensor:
+    """Keep, (STEPS, BATCH): resets at the start, inside, twice in a row, and none."""
+    keep = torch.ones(STEPS, BATCH, dtype=torch.float64)
+    keep[0, 0] = keep[3, 0] = keep[4, 1] = keep[5, 1] = 0
+    return keep
+
+
+def in_torchs_order(rows: Tensor) -> Tensor:
+    """Ours are i, f, o, u; torch's i, f, g, o."""
+    i, f, o, u = rows.chunk(4)
+    return torch.cat([i, f, u, o])
+
+
+def twin(own: LSTM) -> nn.LSTM:
+    other = nn.LSTM(INPUTS, HIDDEN).double()
+    with torch.no_grad():
+        other.weight_ih_l0.copy_(in_torchs_order(own.weight_x))
+        other.weight_hh_l0.copy_(in_torchs_order(own.weight_h))
+        other.bias_ih_l0.copy_(in_torchs_order(own.bias))
+        other.bias_hh_l0.zero_()
+    return other
+
+
+def stepwise(own: LSTM, x: Tensor, keep: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    out = []
+    for seen, kept in zip(x, keep[..., None], strict=True):
+        h, c = own(seen, (h * kept, c * kept))
+        out.append(h)
+    return torch.stack(out), h, c
+
+
+def all_at_once(own: LSTM, x: Tensor, keep: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    out, (last, cell) = own.sequence(x, keep, (h, c))
+    return out, last, cell
+
+
+def scalar(results: tuple[Tensor, ...]) -> Tensor:
+    """Something that every result has another weight in."""
+    return sum(((drawn(*r.shape, seed=90 + n) * r).sum() for n, r in enumerate(results)), drawn(1))
+
+
+@pytest.mark.parametrize("run", [stepwise, all_at_once])
+def test_equal_to_torchs(run: type) -> None:
+    own, (h, c) = layer(), state()
+    other = twin(own)
+    x, keep = drawn(STEPS, BATCH, INPUTS, seed=3), torch.ones(STEPS, BATCH, dtype=torch.float64)
+    inputs = [value.clone().requires_grad_() for value in (x, h, c)]
+    others = [value.clone().requires_grad_() for value in (x, h, c)]
+    results = run(own, inputs[0], keep, *inputs[1:])
+    out, (last, cell) = other(others[0], (others[1][None], others[2][None]))
+    expected = (out, last[0], cell[0])
+    for found, wanted in zip(results, expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+    scalar(results).backward()
+    scalar(expected).backward()
+    for found, wanted in zip(inputs, others, strict=True):
+        torch.testing.assert_close(found.grad, wanted.grad)
+    assert own.weight_x.grad is not None
+    assert own.weight_h.grad is not None
+    assert own.bias.grad is not None
+    torch.testing.assert_close(in_torchs_order(own.weight_x.grad), other.weight_ih_l0.grad)
+    torch.testing.assert_close(in_torchs_order(own.weight_h.grad), other.weight_hh_l0.grad)
+    torch.testing.assert_close(in_torchs_order(own.bias.grad), other.bias_ih_l0.grad)
+
+
+def test_at_once_equals_step_by_step_with_resets() -> None:
+    x = drawn(STEPS, BATCH, INPUTS, seed=3)
+    gradients = []
+    results = []
+    for run in (stepwise, all_at_once):
+        own = layer()
+        inputs = [value.requires_grad_() for value in (x.clone(), *state())]
+        results.append(run(own, inputs[0], broken(), *inputs[1:]))
+        scalar(results[-1]).backward()
+        gradients.append([value.grad for value in (*inputs, *own.parameters())])
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted)
+    for found, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_gradients_by_finite_differences() -> None:
+    own = layer()
+
+    def run(x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        own.weight_x, own.weight_h, own.bias = weights
+        return all_at_once(own, x, broken(), h, c)
+
+    weights = [value.detach().clone().requires_grad_() for value in own.parameters()]
+    for name in ("weight_x", "weight_h", "bias"):
+        delattr(own, name)
+    inputs = [value.requires_grad_() for value in (drawn(STEPS, BATCH, INPUTS), *state())]
+    assert torch.autograd.gradcheck(run, (*inputs, *weights))
+
+
+def test_linear_units_beside_the_lstm() -> None:
+    """Two accumulators: their rows have no gate, and h ends in them; against a plain loop."""
+    wide = HIDDEN + 2
+    inputs = [drawn(STEPS, BATCH, 4 * HIDDEN + 2), drawn(BATCH, wide, seed=1),
+              drawn(BATCH, HIDDEN, seed=2), 0.5 * drawn(4 * HIDDEN + 2, wide, seed=3)]  # fmt: skip
+    inputs = [value.requires_grad_() for value in inputs]
+
+    def at_once(projected: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        return lstm_steps(projected, broken(), (h, c), weight)
+
+    projected, h, c, weight = inputs
+    wanted = []
+    for added, kept in zip(projected, broken()[..., None], strict=True):
+        rows = added + (h * kept) @ weight.mT
+        i, f, o, u, linear = rows.split([HIDDEN] * 4 + [2], -1)
+        c = torch.sigmoid(f) * c * kept + torch.sigmoid(i) * torch.tanh(u)
+        h = torch.cat([torch.sigmoid(o) * torch.tanh(c), linear], -1)
+        wanted.append(h)
+    out, last = at_once(*inputs)
+    torch.testing.assert_close(out, torch.stack(wanted))
+    torch.testing.assert_close(last, c)
+    assert torch.autograd.gradcheck(at_once, inputs)
+
+
+def test_a_second_derivative_is_refused_not_wrong() -> None:
+    own, x = layer(), drawn(STEPS, BATCH, INPUTS).requires_grad_()
+    out, *_ = all_at_once(own, x, broken(), *state())
+    (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+@pytest.mark.parametrize("run", [stepwise, all_at_once])
+def test_a_reset_is_a_fresh_start(run: type) -> None:
+    own, x = layer(), drawn(STEPS, BATCH, INPUTS, seed=3)
+    keep = torch.ones(STEPS, BATCH, dtype=torch.float64)
+    keep[3] = 0
+    zeros = torch.zeros(BATCH, HIDDEN, dtype=torch.float64)
+    whole, *ends = run(own, x, keep, *state())
+    fresh, *fresh_ends = run(own, x[3:], keep[:1].expand(STEPS - 3, -1), zeros, zeros)
+    torch.testing.assert_close(whole[3:], fresh, rtol=0, atol=1e-15)
+    for found, wanted in zip(ends, fresh_ends, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-15)
+    unbroken, *_ = run(own, x, torch.ones_like(keep), *state())
+    assert (whole[3:] - unbroken[3:]).abs().max() > 1e-3
+
+
+def test_no_gradient_passes_a_reset() -> None:
+    own, (h, c) = layer(), state()
+    h.requires_grad_()
+    x = drawn(STEPS, BATCH, INPUTS).requires_grad_()
+    keep = torch.ones(STEPS, BATCH, dtype=torch.float64)
+    keep[3, 1] = 0
+    out, *_ = all_at_once(own, x, keep, h, c)
+    out[3:].sum().backward()
+    assert x.grad is not None
+    assert h.grad is not None
+    assert (x.grad[:3, 1] == 0).all()
+    assert (h.grad[1] == 0).all()
+    assert (x.grad[:3, 0] != 0).all()
+
+
+def test_stacked_weights() -> None:
+    """``forward`` under vmap, as replicas are trained: each slice is one layer."""
+    layers = [layer(seed) for seed in range(3)]
+    weights, _ = torch.func.stack_module_state(layers)
+    x, (h, c) = drawn(3, BATCH, INPUTS), state()
+
+    def one(weight: dict[str, Tensor], seen: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = torch.func.functional_call(layers[0], weight, (seen, (h, c)))
+        return found
+
+    stacked = torch.vmap(one)(weights, x)
+    for n, own in enumerate(layers):
+        for found, wanted in zip(stacked, own(x[n], (h, c)), strict=True):
+            torch.testing.assert_close(found[n], wanted)
+
+
+def test_weights_are_drawn_within_the_bound() -> None:
+    own = LSTM(100, 25)
+    own.reset_parameters(torch.Generator().manual_seed(1))
+    for weight in (own.weight_x, own.weight_h):
+        assert weight.abs().max() <= 0.2
+        assert abs(float(weight.detach().std()) - 0.2 / 3**0.5) < 0.01
+    assert (own.bias == 0).all()
+    again = LSTM(100, 25)
+    again.reset_parameters(torch.Generator().manual_seed(1))
+    assert torch.equal(own.weight_h, again.weight_h)
+
+
+@pytest.mark.parametrize(("sizes", "name"), [((0, 3), "in_features"), ((3, 0), "hidden_features")])
+def test_sizes_below_one(sizes: tuple[int, int], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        LSTM(*sizes)
