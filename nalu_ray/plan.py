@@ -184,6 +184,7 @@ def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job:
         cpus=job.resources.cpus_per_trial,
         gpus=job.resources.gpus_per_trial,
         memory=_need(task, point, len(seeds)),
+        processes=task.processes(point.setting),
     )
 
 

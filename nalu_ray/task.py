@@ -119,6 +119,10 @@ class Task(ABC, Generic[S]):
         """
         return 0
 
+    def processes(self, setting: S) -> int:
+        """Returns how many processes a trial starts beside its own; they share its CPUs."""
+        return 0
+
     def label(self, setting: S) -> str:
         """Returns a trial's readable name, such as ``static nalu mul lr=0.01``."""
         values = [str(getattr(setting, axis)) for axis in self.axes]

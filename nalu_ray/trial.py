@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import math
 import re
 import time
 import traceback
@@ -47,11 +48,17 @@ class TrialSpec(BaseModel):
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int = 0
+    processes: int = 0
+
+    @property
+    def share(self) -> float:
+        """CPUs of each process, the trial's own and those it starts; Ray counts in 1/10,000."""
+        return math.floor(self.cpus / (1 + self.processes) * 1e4) / 1e4
 
     @property
     def threads(self) -> int:
-        """Threads that the trial computes with."""
-        return max(1, int(self.cpus))
+        """Threads that the trial's own process computes with."""
+        return max(1, int(self.share))
 
     @property
     def key(self) -> str:

@@ -15,6 +15,7 @@ from nalu_ray.results import published
 from nalu_ray.results.store import COLUMNS, COMPLETED
 from nalu_ray.task import SupervisedTask, Task
 
+pytestmark = pytest.mark.usefixtures("cluster")  # the gridworld trains on Ray
 CPU = torch.device("cpu")
 TASKS = sorted(tasks())
 SUPERVISED = [name for name in TASKS if isinstance(tasks()[name], SupervisedTask)]

@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runner": RUN,
     "tune": RUN | {"cli", "local", "request", "runner", "show"},
     "report": PLAN | {"cli", "messages"},
+    "watch": PLAN | {"cli", "messages"},
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}
 MAY_IMPORT_RAY = {"runner", "rl"}

@@ -42,9 +42,10 @@ class Slot(tune.Trainable):
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
         spec = TrialSpec.model_validate(config["spec"])
-        bundle = {"CPU": spec.cpus, "GPU": spec.gpus, "memory": spec.memory}
-        # the slot itself only waits; the task takes the whole bundle
-        return tune.PlacementGroupFactory([{}, {kind: n for kind, n in bundle.items() if n}])
+        bundle = {"CPU": spec.share, "GPU": spec.gpus, "memory": spec.memory}
+        own = {kind: amount for kind, amount in bundle.items() if amount}
+        # the slot itself only waits; the task takes the first bundle, what it starts the others
+        return tune.PlacementGroupFactory([{}, own, *([{"CPU": spec.share}] * spec.processes)])
 
     def setup(self, config: dict[str, Any]) -> None:
         self.reports: Any = None
@@ -72,6 +73,12 @@ class Slot(tune.Trainable):
             DONE: report.done,
         }
 
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Nothing: a trial keeps its state beside the results."""
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing: a trial finds its state there."""
+
     def cleanup(self) -> None:
         if self.reports is not None:
             ray.cancel(self.reports, force=True)
@@ -85,10 +92,10 @@ class Slot(tune.Trainable):
         task = run_trial_afresh if self.spec.gpus and _gpus_here() > 1 else run_trial
         return task.options(
             name=self.spec.label,
-            num_cpus=self.spec.cpus,
+            num_cpus=self.spec.share,
             num_gpus=self.spec.gpus,
             memory=self.spec.memory or None,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0, True),
         ).remote(self.spec.model_dump(), self.state_seconds)
 
 

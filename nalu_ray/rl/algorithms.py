@@ -1,0 +1,67 @@
+"""A setting of the gridworld as a configuration of RLlib."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import ray
+import torch
+
+from nalu_ray.rl.a3c import A3CConfig
+from nalu_ray.rl.impala import IMPALAConfig
+from nalu_ray.rl.setting import GridworldSetting
+
+CONFIGS: dict[str, type[IMPALAConfig] | type[A3CConfig]] = {
+    "impala": IMPALAConfig,
+    "a3c": A3CConfig,
+}
+# an iteration is what is done between two looks at how far training is: about a second
+STEPS_OF_AN_ITERATION = 32_000
+
+
+def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
+    """Returns the configuration of one seed, to be changed further or built."""
+    steps = setting.steps
+    between = math.ceil(steps / setting.evaluations)
+    return (
+        CONFIGS[setting.algorithm]()
+        .environment(env_config=asdict(setting.world()))
+        .rl_module(model_config=setting.network().model_dump())
+        .env_runners(
+            num_env_runners=setting.runners,
+            num_cpus_per_env_runner=_cpus_of_a_process(),
+            num_envs_per_env_runner=setting.envs,
+            rollout_fragment_length=setting.fragment,
+        )
+        .learners(num_learners=0, num_gpus_per_learner=int(device.type == "cuda"))
+        .training(
+            lr=[[0, setting.lr], [steps // 2, setting.lr], [steps, setting.lr * setting.lr_end]],
+            entropy_coeff=[[0, setting.entropy], [steps, setting.entropy_end]],
+            sparsity=[[0, 0.0], [steps // 3, 0.0], [2 * steps // 3, setting.sparsity]],
+            gamma=setting.gamma,
+            lambda_=setting.lam,
+            vf_loss_coeff=setting.value_weight,
+            grad_clip=setting.clip,
+            nac_lr_factor=setting.nac_lr_factor,
+            reward_scale=setting.reward_scale,
+        )
+        .reporting(
+            min_time_s_per_iteration=0,
+            min_train_timesteps_per_iteration=min(STEPS_OF_AN_ITERATION, between),
+        )
+        .debugging(seed=seed)
+    )
+
+
+def _cpus_of_a_process() -> float:
+    """CPUs of this process: a trial's processes have equal shares."""
+    if not ray.is_initialized() or ray.util.get_current_placement_group() is None:
+        return 0
+    return float(ray.get_runtime_context().get_assigned_resources().get("CPU", 0))
+
+
+def build(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
+    """Returns the algorithm of one seed, ready to train."""
+    return configure(setting, seed, device).build_algo()

@@ -1,0 +1,126 @@
+"""How well an agent keeps an appointment, for each T: many episodes at once, no Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from gymnasium.vector import AutoresetMode
+
+from envs import TimeGridworldVectorEnv, World
+from nalu_ray.rl.agent import Player
+from nalu_ray.rl.network import Network
+
+GOOD = 0.9
+METRICS = ["exact", "reward", "arrival", "time", "never"]
+
+
+def episodes(
+    network: Network,
+    world: World,
+    instructions: Sequence[int],
+    each: int,
+    time_limit: int,
+    *,
+    greedy: bool = True,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Plays every T the same number of times and returns one row an episode.
+
+    Args:
+        network: the agent's, on the CPU.
+        world: whose rules hold, but for the range of T and the time limit.
+        instructions: T.
+        each: episodes for each T.
+        time_limit: L of these episodes.
+        greedy: take the likeliest action, else draw one.
+        seed: of starts and draws.
+
+    Returns:
+        Columns ``instruction``, ``distance``, ``arrival`` (time; NaN where the agent never came)
+        and ``reward`` (the world's).
+    """
+    chosen = np.repeat(np.asarray(instructions, np.int64), each)
+    longest = max(time_limit, int(chosen.max()))
+    rules = dataclasses.replace(world, instructions=(1, longest), time_limit=longest)
+    env = TimeGridworldVectorEnv(
+        len(chosen),
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        observation="frame",
+        **{field.name: getattr(rules, field.name) for field in dataclasses.fields(rules)},
+    )
+    seen, _ = env.reset(seed=seed, options={"instruction": chosen})
+    distance = env.distance.copy()
+    arrival, reward = np.full(len(chosen), np.nan), np.zeros(len(chosen))
+    running = np.ones(len(chosen), bool)
+    player = Player(network, len(chosen), greedy, seed)
+    for t in range(1, time_limit + 1):
+        action = player.act(seen["frame"], seen["instruction"][:, 0])
+        seen, rewards, ended, _, infos = env.step(action)
+        here = running & ended & infos["arrived"]
+        arrival[here], reward[here] = t, rewards[here]
+        running &= ~ended
+        if not running.any():
+            break
+    return pd.DataFrame(
+        {"instruction": chosen, "distance": distance, "arrival": arrival, "reward": reward}
+    )
+
+
+def per_instruction(played: pd.DataFrame, limit: int) -> pd.DataFrame:
+    """Returns one row a T, of what :func:`episodes` returned.
+
+    Where the target is further away than T, nobody can arrive at T: ``exact`` is the share of the
+    other episodes. ``reward`` and ``never`` are means over all, ``arrival`` over those that arrived
+    (NaN if none did), and ``time`` over all, those that never arrived counting as ``limit``.
+    """
+    means: pd.DataFrame = _measured(played, limit).groupby("instruction")[METRICS].mean()
+    return means
+
+
+def shares(played: pd.DataFrame) -> dict[str, float]:
+    """Returns ``exact``, ``inexact`` (the rest), ``reward``, ``late`` and ``never`` over all T.
+
+    ``late`` is the mean of arrival - T over the episodes that arrived, negative for early ones.
+    """
+    frame = _measured(played, 0)
+    exact = float(frame["exact"].mean())
+    found = {
+        "exact": exact,
+        "inexact": 1 - exact,
+        "reward": float(frame["reward"].mean()),
+        "never": float(frame["never"].mean()),
+    }
+    late = float((frame["arrival"] - frame["instruction"]).mean())
+    return found if np.isnan(late) else {**found, "late": late}
+
+
+def reach(curves: pd.DataFrame, m: float, first: int) -> dict[str, float]:
+    """Returns ``exact_to`` and ``reward_to``: the largest T up to which an agent is good.
+
+    Good means an exact share, or a mean reward over m, of at least 0.9, at every T that was played
+    from ``first`` up to it.
+
+    Args:
+        curves: of :func:`per_instruction`.
+        m: reward of an arrival at T.
+        first: smallest T that counts; one less is returned where the agent is not good there.
+    """
+    ordered = curves.sort_index().loc[first:]
+    found = {}
+    for metric, scale in {"exact": 1.0, "reward": m}.items():
+        good = (ordered[metric] / scale >= GOOD).to_numpy()
+        count = len(good) if good.all() else int(good.argmin())
+        found[f"{metric}_to"] = float(ordered.index[count - 1] if count else first - 1)
+    return found
+
+
+def _measured(played: pd.DataFrame, limit: int) -> pd.DataFrame:
+    exact = (played["arrival"] == played["instruction"]).astype(float)
+    return played.assign(
+        exact=exact.where(played["distance"] <= played["instruction"]),
+        never=played["arrival"].isna().astype(float),
+        time=played["arrival"].fillna(float(limit)),
+    )

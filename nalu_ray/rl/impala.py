@@ -1,0 +1,128 @@
+"""IMPALA (Espeholt et al., 2018): RLlib's, with rollouts instead of episodes and its own V-trace.
+
+RLlib's IMPALA gets the data and the weights around; :mod:`nalu_ray.rl.runner` acts, and
+:mod:`nalu_ray.rl.learner` learns. RLlib's own loss does not bootstrap an unfinished rollout:
+docs/notes/rllib-vtrace-bootstrap.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+import torch
+from ray.rllib.algorithms.impala import IMPALA as RLlibIMPALA
+from ray.rllib.algorithms.impala import IMPALAConfig as RLlibIMPALAConfig
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.utils.metrics import (
+    NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS,
+    WEIGHTS_SEQ_NO,
+)
+
+from nalu_ray.rl.config import ActorCriticConfig
+from nalu_ray.rl.learner import ActorCriticLearner
+from nalu_ray.rl.losses import LossConfig
+from nalu_ray.rl.waiting import Patience, wait_for_any
+
+SAMPLE = "sample_get_state_and_metrics"
+
+
+class IMPALALearner(ActorCriticLearner):
+    """Adam; one update a call, finished when the call returns, here or in an actor.
+
+    RLlib's learner of IMPALA updates in a thread of its own and hands out weights that are an
+    update old; an error in that thread stops training without a word.
+    """
+
+    def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(groups, eps=1e-5)
+
+    def update(
+        self, training_data: TrainingData, *, return_state: bool = False, **_: Any
+    ) -> dict[str, Any]:
+        """Returns the metrics and, where asked for, the weights after the update.
+
+        Raises:
+            RuntimeError: see :meth:`ActorCriticLearner.take_step`.
+        """
+        training_data.solve_refs()
+        rollouts = training_data.episodes
+        # None is left of those that died with their runner.
+        if rollouts:
+            gradients, parts = self.gradients(rollouts, self.progress["steps"])
+            steps = sum(rollout.steps for rollout in rollouts)
+            version = min(rollout.version for rollout in rollouts)
+            self.take_step(gradients, parts, steps, version)
+        results: dict[str, Any] = self.metrics.reduce()
+        if return_state:
+            state = self.get_state(components=f"{COMPONENT_RL_MODULE}/{DEFAULT_MODULE_ID}")
+            results["_rl_module_state_after_update"] = {
+                COMPONENT_RL_MODULE: ray.put(state[COMPONENT_RL_MODULE]),
+                WEIGHTS_SEQ_NO: self._weights_seq_no,
+            }
+        return results
+
+
+class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
+    """Configures :class:`IMPALA`; see :class:`ActorCriticConfig`, whose defaults hold.
+
+    ``num_learners=1`` puts the learner into an actor; what is sampled while it is busy is dropped.
+    """
+
+    importance_weights = True
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or IMPALA)
+        self.num_env_runners = 1
+        # How long to wait for a rollout; RLlib's 0 asks again and again, and the runners starve.
+        self.timeout_s_sampler_manager = 0.2
+
+    def get_default_learner_class(self) -> type[IMPALALearner]:
+        return IMPALALearner
+
+    def loss_config(self, steps: int) -> LossConfig:
+        shared = super().loss_config(steps)
+        return LossConfig(**{**vars(shared), "clip": self.vtrace_clip_rho_threshold})
+
+    def validate(self) -> None:
+        super().validate()
+        if self.num_learners not in (0, 1):
+            raise ValueError(f"num_learners={self.num_learners!r}: 0 and 1 are supported")
+        if self.vtrace_clip_pg_rho_threshold != self.vtrace_clip_rho_threshold:
+            raise ValueError(
+                f"vtrace_clip_pg_rho_threshold={self.vtrace_clip_pg_rho_threshold!r}: the same "
+                f"as vtrace_clip_rho_threshold={self.vtrace_clip_rho_threshold!r} is needed"
+            )
+
+
+class IMPALA(RLlibIMPALA):
+    """RLlib's IMPALA whose runners get the weights of every update."""
+
+    @classmethod
+    def get_default_config(cls) -> IMPALAConfig:
+        return IMPALAConfig()
+
+    def setup(self, config: IMPALAConfig) -> None:
+        super().setup(config)
+        self.patience = Patience(self.env_runner_group)
+
+    def training_step(self) -> None:
+        # RLlib asks the learner for weights when this many calls went by without: at each call.
+        interval = self.config.broadcast_interval
+        self._counters[NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS] = interval
+        super().training_step()
+
+    def _sample_and_get_connector_states(self) -> tuple[list[Any], list[Any], list[Any], set[int]]:
+        """As RLlib's, but waits for the first rollout and not for the last."""
+        if not self.config.num_env_runners:
+            rollouts = ray.put(self.env_runner.sample())
+            return [rollouts], [], [self.env_runner.get_metrics()], set()
+        self.patience.check()
+        group = self.env_runner_group
+        wait_for_any(group, SAMPLE, self.config.timeout_s_sampler_manager)
+        ready = group.foreach_env_runner_async_fetch_ready(
+            func=SAMPLE, tag=SAMPLE, return_actor_ids=True
+        )
+        refs, metrics = [r[0] for _, r in ready], [r[2] for _, r in ready]
+        return refs, [], metrics, {actor for actor, _ in ready}

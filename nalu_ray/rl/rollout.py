@@ -1,0 +1,190 @@
+"""A few steps of many environments, and what makes them. No Ray: the runner carries it there."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from envs import TimeGridworldVectorEnv
+from nalu_ray.rl.network import Network
+from nalu_ray.seeding import entropy, generator
+
+TASK = "gridworld"  # of the random streams
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """R steps of N environments, time first, and the observation after the last of them.
+
+    Attributes:
+        frames: (R + 1, N) int32, number of the picture seen.
+        told: (R + 1, N) float32, the instruction as shown.
+        keep: (R + 1, N) bool, false where an episode starts with that observation.
+        actions: (R, N) int8.
+        log_probs: (R, N) float32, of the actions, when they were drawn.
+        rewards: (R, N) float32.
+        state: (N, S) float32, the memory before the first step.
+        version: of the weights that acted: how many updates had made them.
+    """
+
+    frames: NDArray[np.int32]
+    told: NDArray[np.float32]
+    keep: NDArray[np.bool_]
+    actions: NDArray[np.int8]
+    log_probs: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    state: NDArray[np.float32]
+    version: int = 0
+
+    @property
+    def done(self) -> NDArray[np.bool_]:
+        """(R, N), true where the episode ended with that step: the next one starts at once."""
+        return ~self.keep[1:]
+
+    @property
+    def steps(self) -> int:
+        """R * N."""
+        return self.actions.size
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rollout]) -> Rollout:
+        """Returns rollouts of the same length side by side; the oldest weights count."""
+        if len(parts) == 1:
+            return parts[0]
+        timed = ("frames", "told", "keep", "actions", "log_probs", "rewards")
+        beside = {name: np.concatenate([getattr(p, name) for p in parts], 1) for name in timed}
+        state = np.concatenate([part.state for part in parts])
+        return cls(**beside, state=state, version=min(part.version for part in parts))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episodes that ended in a rollout, E of them.
+
+    Attributes:
+        returns: (E,), as the world pays them.
+        lengths: (E,).
+        exact: (up to E,), whether the agent came at T, of the episodes where it could.
+        never: (E,), whether the agent never came.
+    """
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    exact: NDArray[np.bool_]
+    never: NDArray[np.bool_]
+
+
+class Collector:
+    """Acts in N environments and remembers where it was: the next rollout goes on from there.
+
+    Args:
+        env: with frames for observations, which resets an ended episode in the same step.
+        length: R.
+        seed: of everything random here; none for one that no other run has.
+        index: which of a run's collectors: each has its own random numbers.
+    """
+
+    def __init__(
+        self, env: TimeGridworldVectorEnv, length: int, seed: int | None, index: int
+    ) -> None:
+        self.env, self.length = env, length
+        name = secrets.token_hex(16) if seed is None else seed
+        starts = generator(TASK, name, f"starts of runner {index}")
+        self.seen, _ = env.reset(seed=starts.integers(2**63, size=env.num_envs).tolist())
+        self.keep = np.zeros(env.num_envs, np.bool_)
+        draws = entropy(TASK, name, f"actions of runner {index}") % 2**63
+        self.generator = torch.Generator().manual_seed(draws)
+        self.memory: torch.Tensor | None = None
+
+    @torch.no_grad()
+    def collect(self, network: Network, version: int = 0) -> tuple[Rollout, Ended]:
+        """Takes R steps in each environment.
+
+        Args:
+            network: draws the actions; on the CPU.
+            version: of its weights.
+        """
+        env, length, count = self.env, self.length, self.env.num_envs
+        memory = network.initial_state(count) if self.memory is None else self.memory
+        before = memory.numpy()
+        frames = np.empty((length + 1, count), np.int32)
+        told = np.empty((length + 1, count), np.float32)
+        keep = np.empty((length + 1, count), np.bool_)
+        rewards = np.empty((length, count), np.float32)
+        actions = torch.empty(length, count, dtype=torch.int64)
+        log_probs = torch.empty(length, count)
+        ends = np.empty((4, length, count), np.int64)
+        table = network.vision.table()
+        # The largest of log p - log(exponential) is a draw from p.
+        noise = torch.empty(length, count, network.policy.out_features)
+        noise.exponential_(generator=self.generator).log_()
+        for t in range(length):
+            frames[t], told[t], keep[t] = (
+                self.seen["frame"],
+                self.seen["instruction"][:, 0],
+                self.keep,
+            )
+            kept = torch.from_numpy(keep[t]).float()[None]
+            vision = table[torch.from_numpy(frames[t])][None]
+            logits, _, memory = network(vision, torch.from_numpy(told[t])[None], kept, memory)
+            log_policy = logits[0].log_softmax(-1)
+            torch.argmax(log_policy - noise[t], -1, out=actions[t])
+            log_probs[t] = log_policy.gather(-1, actions[t, :, None])[:, 0]
+            # What the step is about, since the environment moves on to the next episode in it.
+            ends[:3, t] = env.t, env.instruction, env.distance
+            self.seen, rewards[t], ended, _, infos = env.step(actions[t].numpy())
+            ends[3, t] = infos["arrived"]
+            self.keep = ~ended
+        frames[-1], told[-1], keep[-1] = (
+            self.seen["frame"],
+            self.seen["instruction"][:, 0],
+            self.keep,
+        )
+        self.memory = memory
+        small = actions.numpy().astype(np.int8)
+        rollout = Rollout(frames, told, keep, small, log_probs.numpy(), rewards, before, version)
+        return rollout, _ended(rollout, *ends)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
+        env = {
+            # torch has tensors of uint64, and its files take no NumPy array.
+            name: torch.from_numpy(values)
+            for name, values in self.env.state_dict().items()
+        }
+        return {
+            "env": env,
+            "frame": torch.from_numpy(self.seen["frame"].copy()),
+            "told": torch.from_numpy(self.seen["instruction"].copy()),
+            "keep": torch.from_numpy(self.keep.copy()),
+            "memory": None if self.memory is None else self.memory.clone(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on exactly from a saved state."""
+        self.env.load_state_dict({name: value.numpy() for name, value in state["env"].items()})
+        self.seen = {"frame": state["frame"].numpy(), "instruction": state["told"].numpy()}
+        self.keep = state["keep"].numpy()
+        self.memory = state["memory"]
+        self.generator.set_state(state["generator"])
+
+
+def _ended(
+    rollout: Rollout,
+    t: NDArray[np.int64],
+    instruction: NDArray[np.int64],
+    distance: NDArray[np.int64],
+    arrived: NDArray[np.int64],
+) -> Ended:
+    done = rollout.done
+    length, came, asked = t[done] + 1, arrived[done] > 0, instruction[done]
+    exact = (came & (length == asked))[distance[done] <= asked]
+    # Only an arrival is paid, and it ends the episode.
+    return Ended(rollout.rewards[done].astype(np.float64), length, exact, ~came)

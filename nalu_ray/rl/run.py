@@ -1,0 +1,234 @@
+"""One trial of the gridworld: seeds trained one after another by an RLlib algorithm."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import ray
+import torch
+
+from nalu_ray.results.store import COLUMNS, COMPLETED
+from nalu_ray.rl import state as states
+from nalu_ray.rl.agent import Agent
+from nalu_ray.rl.algorithms import build
+from nalu_ray.rl.evaluation import METRICS, episodes, per_instruction, reach, shares
+from nalu_ray.rl.results import figures
+from nalu_ray.rl.setting import GridworldSetting
+from nalu_ray.seeding import entropy
+from nalu_ray.task import Progress
+
+ROW = [name for name in COLUMNS if name not in ("task", "setting_id")]
+SHOWN = {"steps_per_second": "steps/s", "return": "return", "exact": "exact"}
+
+
+class GridworldRun:
+    """Trains the seeds of a block in turn; see :class:`nalu_ray.task.Run`."""
+
+    def __init__(
+        self, setting: GridworldSetting, seeds: Sequence[int], device: torch.device
+    ) -> None:
+        self.setting, self.seeds, self.device = setting, tuple(seeds), device
+        self.finished: list[dict[str, Any]] = []
+        self.training = self._next()
+
+    def advance(self) -> Progress:
+        """Trains for a moment, or up to the next evaluation where that comes first."""
+        training, steps = self.training, self.setting.steps
+        training.advance()
+        if training.done:
+            self.finished.append(training.finish())
+            if len(self.finished) < len(self.seeds):
+                self.training = self._next()
+        worked = len(self.finished) * steps
+        if len(self.finished) < len(self.seeds):
+            worked += min(self.training.step, steps - 1)
+        return Progress(worked // len(self.seeds), steps, training.shown)
+
+    def rows(self) -> pd.DataFrame:
+        rows = pd.DataFrame([row for seed in self.finished for row in seed["rows"]])
+        return rows.reindex(columns=ROW).astype({"x": "float64"})
+
+    def files(self) -> dict[str, bytes]:
+        """Returns each seed's agent of the best score in training's range of T."""
+        return {f"{seed['seed']}.agent.pt": seed["agent"] for seed in self.finished}
+
+    def state_dict(self) -> dict[str, Any]:
+        open_seed = len(self.finished) < len(self.seeds)
+        return {
+            "finished": list(self.finished),
+            "training": self.training.state_dict() if open_seed else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.training.stop()
+        self.finished = list(state["finished"])
+        if len(self.finished) < len(self.seeds):
+            self.training = self._next()
+            self.training.load_state_dict(state["training"])
+
+    def _next(self) -> Training:
+        return Training(self.setting, self.seeds[len(self.finished)], self.device)
+
+
+class Training:
+    """One seed: RLlib's algorithm, the scores on the way, the best agent so far.
+
+    The agent is chosen by its score over the range of T that it is trained in, greedy, on episodes
+    of their own; the test, which covers other T, is played once, by the chosen one.
+    """
+
+    def __init__(self, setting: GridworldSetting, seed: int, device: torch.device) -> None:
+        _need_ray(setting)
+        self.setting, self.seed, self.world = setting, seed, setting.world()
+        self.algorithm: Any = build(setting, seed, device)
+        self.step = 0
+        self.scored = 0
+        self.rows: list[dict[str, Any]] = []
+        self.best: tuple[float, float] = (-1.0, 0.0)
+        self.agent = b""
+        self.shown: dict[str, float] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether all steps are taken."""
+        return self.step >= self.setting.steps
+
+    def advance(self) -> None:
+        """One of the algorithm's iterations, and a score where one is due."""
+        before, began = self.step, time.monotonic()
+        told = figures(self.algorithm.train())
+        self.step = int(told["steps"])
+        told["steps_per_second"] = (self.step - before) / (time.monotonic() - began)
+        self.shown = {label: told[name] for name, label in SHOWN.items() if name in told}
+        if told.get("dropped"):
+            self.shown["dropped"] = told["dropped"]
+        due = self.step * self.setting.evaluations // self.setting.steps
+        if due > self.scored:
+            self.scored = due
+            self._score(told)
+
+    def finish(self) -> dict[str, Any]:
+        """Plays the test, stops the algorithm, and returns ``seed``, ``rows`` and ``agent``."""
+        self.stop()
+        self._test()
+        self._row("train", COMPLETED, 1.0)
+        return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
+
+    def stop(self) -> None:
+        """Ends the processes that play."""
+        self.algorithm.stop()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "algorithm": states.save(self.algorithm),
+            "step": self.step,
+            "scored": self.scored,
+            "rows": list(self.rows),
+            "best": list(self.best),
+            "agent": self.agent,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        states.load(self.algorithm, state["algorithm"])
+        self.step, self.scored = state["step"], state["scored"]
+        self.rows, self.agent = list(state["rows"]), state["agent"]
+        self.best = (state["best"][0], state["best"][1])
+
+    def _score(self, told: dict[str, float]) -> None:
+        setting = self.setting
+        network = states.network_of(self.algorithm)
+        low, high = setting.instructions
+        played = episodes(
+            network,
+            self.world,
+            range(low, high + 1),
+            setting.validation_episodes,
+            setting.time_limit,
+            seed=entropy("gridworld", self.seed, "validation") % 2**31,
+        )
+        score = shares(played)
+        for metric, value in score.items():
+            self._row("validation", metric, value)
+        for metric in ("return", "exact", "dropped"):
+            if metric in told:
+                self._row("train", metric, told[metric])
+        if (score["exact"], score["reward"]) >= self.best:
+            self.best = (score["exact"], score["reward"])
+            self.agent = Agent(network, self.world, self._about(score)).to_bytes()
+
+    def _about(self, score: dict[str, float]) -> dict[str, Any]:
+        setting = self.setting
+        return {
+            "algorithm": setting.algorithm,
+            "variant": setting.variant,
+            "wiring": setting.wiring,
+            "seed": self.seed,
+            "setting_id": setting.id,
+            "step": self.step,
+            "exact": score["exact"],
+        }
+
+    def _test(self) -> None:
+        """Plays the test and turns it into rows."""
+        setting, network = self.setting, Agent.from_bytes(self.agent).network
+        seed = entropy("gridworld", self.seed, "test") % 2**31
+        low, high = setting.test_instructions
+
+        def play(times: Sequence[int], each: int, limit: int, greedy: bool = True) -> pd.DataFrame:
+            return episodes(network, self.world, times, each, limit, greedy=greedy, seed=seed)
+
+        near, limit = range(low, high + 1), setting.test_time_limit
+        greedy = play(near, setting.test_episodes, limit)
+        sampled = play(near, setting.test_episodes, limit, greedy=False)
+        self._shares("", greedy)
+        self._shares("_sampled", sampled)
+        curves = [self._curves("greedy", greedy, limit)]
+        self._curves("sampled", sampled, limit)
+        if setting.far_instructions:
+            limit = 2 * max(setting.far_instructions)
+            far = play(setting.far_instructions, max(1, setting.test_episodes // 4), limit)
+            curves.append(self._curves("far", far, limit))
+        for metric, last in reach(pd.concat(curves), setting.m, setting.instructions[0]).items():
+            self._row("extrapolation", metric, last)
+
+    def _shares(self, ending: str, played: pd.DataFrame) -> None:
+        trained = played["instruction"].between(*self.setting.instructions)
+        for split, part in ("interpolation", played[trained]), ("extrapolation", played[~trained]):
+            for metric, value in shares(part).items() if len(part) else ():
+                self._row(f"{split}{ending}", metric, value)
+
+    def _curves(self, split: str, played: pd.DataFrame, limit: int) -> pd.DataFrame:
+        curves = per_instruction(played, limit)
+        for metric in METRICS:
+            for instruction, value in curves[metric].dropna().items():
+                self._row(split, metric, value, float(str(instruction)))
+        return curves
+
+    def _row(self, split: str, metric: str, value: float, x: float | None = None) -> None:
+        self.rows.append(
+            {
+                "seed": self.seed,
+                "step": self.step,
+                "split": split,
+                "metric": metric,
+                "x": x,
+                "value": float(value),
+                "reason": None,
+            }
+        )
+
+
+def _need_ray(setting: GridworldSetting) -> None:
+    """Starts a Ray of this process where none was started; the process's end stops it."""
+    if not ray.is_initialized():
+        ray.init(
+            address="local",
+            num_cpus=max(1, setting.runners),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )

@@ -1,0 +1,122 @@
+"""RLlib's environment runner around :class:`nalu_ray.rl.rollout.Collector`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+import ray
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+from ray.exceptions import RayError
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_STATE_SERVER_PULL_TIMER,
+    EPISODE_LEN_MEAN,
+    EPISODE_RETURN_MEAN,
+    SAMPLE_TIMER,
+)
+
+from envs import TimeGridworldVectorEnv
+from nalu_ray.rl.rollout import Collector, Ended, Rollout
+
+COLLECTOR = "collector"  # component of the state: environments, memory, random numbers
+EXACT_MEAN, NEVER_MEAN = "episode_exact_mean", "episode_never_mean"
+
+logger = logging.getLogger(__name__)
+
+
+class VectorRunner(SingleAgentEnvRunner):
+    """Samples rollouts of ``rollout_fragment_length`` steps from all environments at once.
+
+    One forward pass a step, no episode objects, no connectors, no pictures: a sample is a list of
+    one :class:`Rollout`, which RLlib's IMPALA passes on to the learner unopened.
+    """
+
+    collector: Collector | None = None
+
+    def make_env(self) -> None:
+        config = self.config
+        self.env = TimeGridworldVectorEnv(
+            config.num_envs_per_env_runner,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+            observation="frame",
+            **config.env_config,
+        )
+        self.num_envs = self.env.num_envs
+        length = config.get_rollout_fragment_length()
+        self.collector = Collector(self.env, length, config.seed, self.worker_index or 0)
+
+    def sample(self, **arguments: Any) -> list[Rollout]:
+        """Returns one rollout, with the newest weights where a server has them.
+
+        Raises:
+            ValueError: if another number of steps, or of episodes, is asked for, or there is no
+                environment here.
+        """
+        if self.collector is None:
+            raise ValueError(f"{self} has no environment")
+        if any(value is not None for value in arguments.values()):
+            raise ValueError(f"a sample is one rollout: {arguments} cannot be asked for")
+        self._pull()
+        with self.metrics.log_time(SAMPLE_TIMER):
+            rollout, ended = self.collector.collect(self.module.network, self._weights_seq_no)
+        self.num_env_steps_sampled_lifetime += rollout.steps
+        self._log(rollout, ended)
+        return [rollout]
+
+    def sample_get_state_and_metrics(self) -> tuple[Any, dict[str, Any], Any]:
+        # No connector has a state.
+        return ray.put(self.sample()), {}, self.get_metrics()
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        state: dict[str, Any] = super().get_state(
+            components, not_components=not_components, **kwargs
+        )
+        wanted = self._check_component(COLLECTOR, components, not_components)
+        if self.collector is not None and wanted:
+            state[COLLECTOR] = self.collector.state_dict()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        if self.collector is not None and COLLECTOR in state:
+            self.collector.load_state_dict(state[COLLECTOR])
+
+    def set_weights_and_version(self, weights: dict[str, Any], version: int) -> None:
+        """Acts with these weights from now on, whatever the present ones are."""
+        self.module.set_state(weights)
+        self._weights_seq_no = version
+
+    def _pull(self) -> None:
+        server = self._env_runner_state_server
+        if server is None:
+            return
+        try:
+            with self.metrics.log_time(ENV_RUNNER_STATE_SERVER_PULL_TIMER):
+                state = ray.get(server.pull_if_newer.remote(self._weights_seq_no))
+        except RayError:
+            logger.warning("no weights from the state server; going on with older ones")
+            return
+        if state is not None:
+            self.set_state(state)
+
+    def _log(self, rollout: Rollout, ended: Ended) -> None:
+        count = len(ended.returns)
+        self._increase_sampled_metrics(rollout.steps, count)
+        means: dict[str, NDArray[Any]] = {
+            EPISODE_RETURN_MEAN: ended.returns,
+            EPISODE_LEN_MEAN: ended.lengths,
+            EXACT_MEAN: ended.exact,
+            NEVER_MEAN: ended.never,
+        }
+        for name, values in means.items():
+            if len(values):
+                self.metrics.log_value(name, float(values.mean()), reduce="mean")

@@ -1,0 +1,108 @@
+"""One point of the gridworld's grid: algorithm, network, world, training, evaluation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from envs import World
+from nalu_ray.config import Setting
+from nalu_ray.rl.network import NetworkConfig
+from nalu_ray.training.settings import split_range
+
+AlgorithmName = Literal["impala", "a3c"]
+
+
+def _ordered(value: tuple[int, int]) -> tuple[int, int]:
+    if not 1 <= value[0] <= value[1]:
+        raise ValueError(f"{value[0]}:{value[1]}; write smallest:largest, from 1 on")
+    return value
+
+
+Times = Annotated[tuple[int, int], BeforeValidator(split_range), AfterValidator(_ordered)]
+"""Smallest and largest T, both included, written ``5:12`` on the command line."""
+
+TimeList = Annotated[tuple[int, ...], BeforeValidator(split_range)]
+"""Some T, written ``30:50:100`` on the command line."""
+
+
+class GridworldSetting(NetworkConfig, Setting):
+    """What is trained, how, and how it is tested; where the paper says nothing, our choice."""
+
+    algorithm: AlgorithmName = Field("a3c", description="impala or a3c (section 4.5 has A3C)")
+    # the world
+    size: int = Field(5, ge=2, description="cells along a side of the grid (section 4.5)")
+    instructions: Times = Field((5, 12), description="range of T in training (section 4.5)")
+    time_limit: int = Field(20, ge=1, description="L, when a training episode ends at the latest")
+    reward: Literal["symmetric", "early", "exact"] = Field(
+        "symmetric", description="what an arrival off T brings: docs/gridworld.md"
+    )
+    m: float = Field(1.0, gt=0, description="reward of an arrival at T")
+    c: float = Field(0.1, ge=0, description="what each unit of time off T costs")
+    show: Literal["always", "first"] = Field(
+        "first", description="T is seen at every step, or at the start of the episode (section 4.5)"
+    )
+    # training
+    steps: int = Field(4_000_000, ge=1, description="environment steps of a seed")
+    runners: int = Field(1, ge=0, description="processes that play; 0: the trial's own")
+    envs: int = Field(64, ge=1, description="environments a runner plays at once")
+    fragment: int = Field(20, ge=1, description="steps of a rollout")
+    lr: float = Field(1e-3, gt=0, description="learning rate in the first half of training")
+    lr_end: float = Field(
+        0.05, ge=0, le=1, description="last learning rate, as a share of lr; falls from half on"
+    )
+    nac_lr_factor: float = Field(
+        10.0, gt=0, description="learning rate of a NAC's parameters, as a multiple of lr"
+    )
+    gamma: float = Field(0.99, gt=0, le=1, description="discount of a step")
+    lam: float = Field(0.95, ge=0, le=1, description="lambda of the returns; 1: n-step returns")
+    value_weight: float = Field(0.5, ge=0, description="weight of the value's loss")
+    entropy: float = Field(0.03, ge=0, description="weight of the policy's entropy at the start")
+    entropy_end: float = Field(0.001, ge=0, description="weight of the entropy at the end")
+    clip: float = Field(0.5, gt=0, description="largest norm of a gradient")
+    reward_scale: float = Field(5.0, gt=0, description="what rewards are multiplied by in the loss")
+    sparsity: float = Field(
+        0.0, ge=0, description="weight that draws a NAC's weights to -1, 0 and 1, late in training"
+    )
+    # evaluation
+    evaluations: int = Field(20, ge=1, description="times the agent is scored in training")
+    validation_episodes: int = Field(
+        100, ge=1, description="episodes for each trained T that choose the checkpoint"
+    )
+    test_instructions: Times = Field((5, 25), description="range of T in the test (Figure 5)")
+    test_episodes: int = Field(400, ge=1, description="episodes for each T in the test")
+    test_time_limit: int = Field(50, ge=1, description="L of the test's episodes")
+    far_instructions: TimeList = Field(
+        (30, 40, 50, 60, 70, 80, 90, 100), description="some T far beyond, up to twice the time"
+    )
+
+    @model_validator(mode="after")
+    def _world_is_possible(self) -> GridworldSetting:
+        self.world()
+        if self.test_instructions[1] > self.test_time_limit:
+            raise ValueError(
+                f"test_instructions={self.test_instructions}: T may be at most "
+                f"test_time_limit={self.test_time_limit}"
+            )
+        return self
+
+    def world(self) -> World:
+        """Returns the world that is trained in.
+
+        Raises:
+            ValueError: its arguments do not fit together.
+        """
+        return World(
+            size=self.size,
+            instructions=self.instructions,
+            time_limit=self.time_limit,
+            reward=self.reward,
+            m=self.m,
+            c=self.c,
+            show=self.show,
+        )
+
+    def network(self) -> NetworkConfig:
+        """Returns what the network is made of."""
+        return NetworkConfig(**{name: getattr(self, name) for name in NetworkConfig.model_fields})

@@ -1,0 +1,88 @@
+"""What the agent makes of the picture of the world."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+class Vision(nn.Module):
+    """Convolution with a field of one cell, ReLU, a linear layer, ReLU.
+
+    A world has few pictures (600 with five by five cells) and a picture few kinds of cells. Where
+    pictures are named by their number, each is computed once a batch, and each kind of cell once:
+    the same arithmetic as on pixels, without the repetitions.
+
+    Args:
+        frames: (F, P, P, 3) uint8, every picture of the world.
+        cell_pixels: width of a cell; the convolution's kernel and stride.
+        channels: of the convolution.
+        features: of the output.
+
+    Raises:
+        ValueError: if the pictures are no whole number of cells wide.
+    """
+
+    cells: Tensor
+    kinds: Tensor
+
+    def __init__(
+        self, frames: NDArray[np.uint8], cell_pixels: int, channels: int, features: int
+    ) -> None:
+        super().__init__()
+        width, rest = divmod(frames.shape[1], cell_pixels)
+        if rest:
+            raise ValueError(
+                f"{frames.shape[1]} pixels are no multiple of cell_pixels={cell_pixels}"
+            )
+        self.features = features
+        self.conv = nn.Conv2d(3, channels, cell_pixels, stride=cell_pixels)
+        self.linear = nn.Linear(channels * width * width, features)
+        nn.init.orthogonal_(self.linear.weight, gain=2**0.5)
+        nn.init.zeros_(self.linear.bias)
+        cells, kinds = _distinct_cells(frames, cell_pixels, width)
+        self.register_buffer("cells", cells, persistent=False)
+        self.register_buffer("kinds", kinds, persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(..., P, P, 3) uint8 to (..., features)."""
+        flat = pixels.flatten(0, -4) if pixels.dim() > 4 else pixels
+        images = flat.movedim(-1, -3).float() / 255
+        seen = torch.relu(self.conv(images)).movedim(-3, -1).flatten(-3)
+        found: Tensor = torch.relu(self.linear(seen))
+        return found.unflatten(0, pixels.shape[:-3]) if pixels.dim() > 4 else found
+
+    def table(self, frames: Tensor | None = None) -> Tensor:
+        """(B,) numbers of pictures to (B, features); of all pictures where none are named."""
+        kinds = self.kinds if frames is None else self.kinds[frames]
+        filters = self.conv.weight.flatten(1)
+        per_cell = torch.relu(nn.functional.linear(self.cells, filters, self.conv.bias))
+        found: Tensor = torch.relu(self.linear(per_cell[kinds].flatten(1)))
+        return found
+
+    def numbered(self, frames: Tensor) -> Tensor:
+        """(...) numbers of pictures to (..., features), each picture computed once."""
+        distinct, place = torch.unique(frames, return_inverse=True)
+        return self.table(distinct)[place]
+
+
+def _distinct_cells(
+    frames: NDArray[np.uint8], cell_pixels: int, width: int
+) -> tuple[Tensor, Tensor]:
+    """Finds the kinds of cells, and what each picture is made of.
+
+    Returns:
+        The distinct cells as the convolution sees them, (K, 3 cell²), and their numbers in each
+        picture, (F, width²).
+    """
+    count = len(frames)
+    tiles = frames.reshape(count, width, cell_pixels, width, cell_pixels, 3)
+    tiles = tiles.transpose(0, 1, 3, 5, 2, 4).reshape(count * width * width, -1)
+    # whole cells as one value each: 60 times as fast as np.unique(axis=0), which compares by fields
+    whole = np.ascontiguousarray(tiles).view(f"V{tiles.shape[1]}")[:, 0]
+    distinct, kinds = np.unique(whole, return_inverse=True)
+    pixels = distinct.view(np.uint8).reshape(len(distinct), -1)
+    cells = torch.from_numpy(pixels.astype(np.float32) / 255)
+    return cells, torch.from_numpy(kinds.reshape(count, width * width))

@@ -1,0 +1,165 @@
+"""Learning to track time in a gridworld (section 4.5): arrive at the red square at time T.
+
+The agent is told T from 5 to 12 while it learns and from 5 to 25 in the test (Figure 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.rl.setting import GridworldSetting
+from nalu_ray.task import Run, Task
+
+if TYPE_CHECKING:
+    import torch
+
+VARIANTS = Axis(
+    field="variant",
+    labels={"lstm": "LSTM", "lstm_nac": "LSTM + NAC", "nac_core": "NAC counters (ours)"},
+)
+ALGORITHMS = Axis(field="algorithm", labels={"a3c": "A3C", "impala": "IMPALA"})
+PROBLEM = (
+    "size",
+    "instructions",
+    "test_instructions",
+    "time_limit",
+    "test_time_limit",
+    "reward",
+    "m",
+    "c",
+    "show",
+)
+LAST = Selection(metric="inexact", split="interpolation", step="last")
+SPLITS = {
+    "interpolation": "trained T",
+    "extrapolation": "other T",
+    "interpolation_sampled": "trained T, actions drawn",
+    "extrapolation_sampled": "other T, actions drawn",
+}
+FIGURES = {
+    "exact": ("Exact", ".3f", "higher"),
+    "reward": ("Reward", ".2f", "higher"),
+    "late": ("Late by", ".2f", "lower"),
+    "never": ("Never", ".2f", "lower"),
+}
+REACH = {"exact_to": "Exact share of 0.9 up to T", "reward_to": "Reward of 0.9 m up to T"}
+
+
+def _measures() -> dict[str, Measure]:
+    measures = {
+        f"{metric}_{split}": Measure(
+            metric=metric,
+            split=split,
+            label=f"{label}, {where}",
+            statistic="mean",
+            format=style,
+            better=better,
+        )
+        for split, where in SPLITS.items()
+        for metric, (label, style, better) in FIGURES.items()
+        if metric == "exact" or not split.endswith("sampled")
+    }
+    return measures | {
+        metric: Measure(
+            metric=metric,
+            split="extrapolation",
+            label=label,
+            statistic="mean",
+            better="higher",
+        )
+        for metric, label in REACH.items()
+    }
+
+
+def _figure(name: str, metric: str, split: str, caption: str, y_label: str) -> FigureSpec:
+    return FigureSpec(
+        name=name,
+        number="5" if name == "gridworld" else None,
+        caption=caption,
+        metric=metric,
+        split=split,
+        lines=VARIANTS,
+        panels=ALGORITHMS,
+        selection=LAST,
+        shade=(5.0, 12.0),
+        x_label="T",
+        y_label=y_label,
+        select_step=True,
+        problem=PROBLEM,
+    )
+
+
+class GridworldTask(Task[GridworldSetting]):
+    """Section 4.5: tracking time in a gridworld, by reinforcement learning."""
+
+    name = "gridworld"
+    title = "Learning to track time in a gridworld"
+    section = "4.5"
+    setting_type = GridworldSetting
+    axes = ("algorithm", "variant")
+    unit = "environment steps"
+    tables = (
+        TableSpec(
+            name="gridworld",
+            caption="Arriving at T exactly, as a share of the episodes where it is possible; the "
+            "reward; how late the agent is where it arrives; the share in which it never does. "
+            "Greedy, unless actions are drawn. Each seed's agent is the one that was best on "
+            "trained T during training.",
+            rows=VARIANTS,
+            columns=ALGORITHMS,
+            measures=_measures(),
+            layout="blocks",
+            models="rows",
+            selection=LAST,
+            problem=PROBLEM,
+        ),
+    )
+    figures = (
+        _figure("gridworld", "reward", "greedy", "Reward by instruction T, greedy.", "reward"),
+        _figure(
+            "gridworld_exact", "exact", "greedy", "Share of exact arrivals, greedy.", "exact share"
+        ),
+        _figure(
+            "gridworld_arrival",
+            "time",
+            "greedy",
+            "Time of arrival; one that never arrives counts as the time limit.",
+            "time of arrival",
+        ),
+        _figure(
+            "gridworld_far", "exact", "far", "Exact arrivals far beyond training.", "exact share"
+        ),
+        FigureSpec(
+            name="gridworld_learning",
+            caption="Share of exact arrivals on trained T during training, greedy.",
+            metric="exact",
+            split="validation",
+            x="step",
+            lines=VARIANTS,
+            panels=ALGORITHMS,
+            selection=LAST,
+            x_label="environment steps",
+            y_label="exact share",
+            problem=PROBLEM,
+        ),
+    )
+
+    def start(self, setting: GridworldSetting, seeds: Sequence[int], device: torch.device) -> Run:
+        from nalu_ray.rl.run import GridworldRun  # noqa: PLC0415 (only who trains needs RLlib)
+
+        return GridworldRun(setting, seeds, device)
+
+    def steps(self, setting: GridworldSetting) -> int:
+        return setting.steps
+
+    def processes(self, setting: GridworldSetting) -> int:
+        return setting.runners
+
+    def memory(self, setting: GridworldSetting, seeds: int) -> int:
+        """Each process that plays, and RLlib in the trial's own."""
+        return (700 * setting.runners + 600) * 1024**2
+
+
+TASK = GridworldTask()

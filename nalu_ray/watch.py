@@ -1,0 +1,176 @@
+"""Shows a trained agent of the gridworld at work: in the terminal, or as a GIF or MP4."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from nalu_ray.cli import Exit, Parser, assignments, guarded
+from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.messages import Messages
+from nalu_ray.rl import animation, board
+from nalu_ray.rl.agent import Agent, AgentError
+from nalu_ray.rl.agents import TASK, best, describe
+from nalu_ray.rl.playback import Moment, play
+
+_EXAMPLES = """\
+examples:
+  python -m nalu_ray.watch gridworld --t 19
+      the best stored agent, told to arrive at time 19
+  python -m nalu_ray.watch gridworld variant=nac_core algorithm=a3c --t 50 --episodes 5
+      the best of those
+  python -m nalu_ray.watch gridworld --t 19 --checkpoint results/gridworld/NAME.agent.pt --plain
+      a line for each step, as where no terminal is
+  python -m nalu_ray.watch gridworld --t 19 --save agent.gif
+      an animation, in place of playing it here
+
+exit codes: 0 shown, 2 bad usage, 130 Ctrl-C
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    return guarded(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    try:
+        return _watch(argv)
+    except KeyboardInterrupt:  # who has seen enough leaves; nothing is lost
+        return Exit.INTERRUPTED
+
+
+def _watch(argv: Sequence[str] | None) -> int:
+    options, unknown = _parser().parse_known_intermixed_args(argv)
+    if options.help:
+        print(_parser().format_help(), end="")
+        return Exit.DONE
+    wanted = _checked(options, unknown)
+    with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+        name, agent = _agent(options, wanted)
+    limit = options.time_limit or max(agent.world.time_limit, 2 * options.t)
+    print(f"{name}: {describe(agent.about) or 'nothing known of its training'}")
+    moments = play(
+        agent,
+        options.t,
+        episodes=options.episodes,
+        time_limit=limit,
+        greedy=not options.sampled,
+        seed=options.seed,
+    )
+    if options.save is not None:
+        return _save(options, agent, list(moments))
+    console = Console(highlight=False)
+    show = _plain if options.plain or not console.is_terminal else _live
+    _summarise(show(options, agent, moments, console))
+    return Exit.DONE
+
+
+def _parser() -> Parser:
+    made = Parser("python -m nalu_ray.watch", __doc__ or "", _EXAMPLES)
+    made.add_argument(
+        "words", nargs="*", metavar="task [key=value]",
+        help="gridworld, and what the agent must be, such as variant=nac_core",
+    )  # fmt: skip
+    add = made.add_argument
+    add("-h", "--help", action="store_true", help="print this help")
+    add("--t", type=int, metavar="N", help="T, the time that the agent is to arrive at")
+    add("--checkpoint", metavar="FILE", help="an agent's file (default: the best under --out)")
+    add("--out", default="results", help="folder or URI of the results (default: %(default)s)")
+    add("--episodes", type=int, default=3, metavar="N", help="how many (default: %(default)s)")
+    add("--time-limit", type=int, metavar="N",
+        help="time at which an episode ends (default: the world's, or 2 T)")  # fmt: skip
+    add("--seed", type=int, default=0, help="of the starts and draws (default: %(default)s)")
+    add("--sampled", action="store_true", help="draw actions; else the likeliest are taken")
+    add("--fps", type=float, default=4.0, metavar="N", help="steps a second (default: 4)")
+    add("--plain", action="store_true", help="a line for each step, without colours")
+    add("--save", type=Path, metavar="FILE", help="write a .gif or .mp4 and show nothing")
+    return made
+
+
+def _checked(options: argparse.Namespace, unknown: Sequence[str]) -> dict[str, str]:
+    """Returns the ``key=value`` words; raises :class:`ConfigError` with every mistake."""
+    mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
+    task, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
+    if task != TASK:
+        mistakes.append(did_you_mean("task to watch", task, [TASK]))
+    wanted, wrong = assignments(words)
+    mistakes += wrong
+    if wanted and options.checkpoint:
+        mistakes.append("--checkpoint names the agent: key=value words choose among stored ones")
+    if options.t is None:
+        mistakes.append("--t is needed: the time that the agent is to arrive at, such as --t 19")
+    low = {"t": 1, "episodes": 1, "seed": 0, "time_limit": options.t or 1}
+    for name, least in low.items():
+        value = getattr(options, name)
+        if value is not None and value < least:
+            why = " (T)" if name == "time_limit" else ""
+            mistakes.append(f"--{name.replace('_', '-')} {value}: {least}{why} or more is needed")
+    if not 0.1 <= options.fps <= 50:
+        mistakes.append(f"--fps {options.fps:g}: 0.1 to 50 is needed")
+    if options.save is not None:
+        mistakes += animation.mistakes(options.save)
+    if mistakes:
+        raise ConfigError(mistakes)
+    return wanted
+
+
+def _agent(options: argparse.Namespace, wanted: dict[str, str]) -> tuple[str, Agent]:
+    try:
+        if options.checkpoint:
+            return options.checkpoint, Agent.load(options.checkpoint)
+        return best(options.out, wanted)
+    except AgentError as error:
+        raise ConfigError([str(error)]) from error
+
+
+def _live(
+    options: argparse.Namespace, agent: Agent, moments: Iterable[Moment], console: Console
+) -> list[Moment]:
+    ends = []
+    with Live(console=console, auto_refresh=False) as live:
+        for moment in moments:
+            live.update(board.board(agent.world, moment, options.episodes), refresh=True)
+            if moment.outcome is not None:
+                ends.append(moment)
+                live.console.print(f"episode {moment.episode}: {board.ending(moment)}")
+            time.sleep(1 / options.fps if moment.outcome is None else animation.PAUSE)
+    return ends
+
+
+def _plain(
+    options: argparse.Namespace, agent: Agent, moments: Iterable[Moment], console: Console
+) -> list[Moment]:
+    ends = []
+    for moment in moments:
+        print(board.line(agent.world, moment, options.episodes))
+        if moment.outcome is not None:
+            ends.append(moment)
+    return ends
+
+
+def _save(options: argparse.Namespace, agent: Agent, moments: list[Moment]) -> int:
+    try:
+        animation.save(options.save, agent.world, moments, options.fps)
+    except OSError as error:
+        raise ConfigError([f"cannot write {error.filename}: {error.strerror}"]) from error
+    _summarise([moment for moment in moments if moment.outcome is not None])
+    print(f"saved {options.save}: {len(moments)} pictures")
+    return Exit.DONE
+
+
+def _summarise(ends: Sequence[Moment]) -> None:
+    kinds = Counter((end.outcome or "").split()[0] for end in ends)
+    parts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    print(f"{len(ends)} episode{'' if len(ends) == 1 else 's'}: {parts}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The gridworld's settings and what is printed of them. Training: tests/rl."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from nalu_ray.config import explain
+from nalu_ray.rl.network import NetworkConfig
+from nalu_ray.rl.setting import GridworldSetting
+from nalu_ray.tasks.gridworld import TASK
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"size": 1}, "size=1: "),
+        ({"instructions": "12:5"}, "12:5; write smallest:largest, from 1 on"),
+        ({"instructions": "0:5"}, "0:5; write smallest:largest"),
+        ({"time_limit": 11}, "T may be at most time_limit=11"),
+        ({"test_time_limit": 24}, "test_time_limit=24"),
+        ({"variant": "gru"}, "unknown value 'gru'"),
+        ({"wiring": "around"}, "unknown value 'around'"),
+        ({"nac_init": "zeros"}, "nac_init"),
+        ({"reward": "late"}, "unknown value 'late'"),
+    ],
+)
+def test_impossible_settings_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        GridworldSetting.model_validate(values)
+    assert message in "\n".join(explain(caught.value))
+
+
+def test_a_setting_says_what_is_built() -> None:
+    setting = GridworldSetting(variant="lstm_nac", hidden=32, instructions=(3, 9), c=0.2)
+    assert setting.network() == NetworkConfig(variant="lstm_nac", hidden=32)
+    world = setting.world()
+    assert (world.instructions, world.c, world.show) == ((3, 9), 0.2, "first")
+
+
+def test_the_defaults_are_the_papers_task() -> None:
+    world = GridworldSetting().world()
+    assert (world.size, world.instructions, world.frame_pixels) == (5, (5, 12), 56)
+    assert TASK.label(GridworldSetting()) == "gridworld a3c lstm lr=0.001"
+
+
+def test_a_trial_reserves_its_runners() -> None:
+    assert TASK.processes(GridworldSetting(runners=3)) == 3
+
+
+def test_planning_needs_no_ray() -> None:
+    code = (
+        "import sys; from nalu_ray.tune import main; "
+        "main(['gridworld', '--preset', 'smoke', '--dry-run']); sys.exit('ray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
