@@ -13,7 +13,7 @@ DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help static identity report test lint types check install install-dev clean
+.PHONY: help static identity gridworld report test lint types check install install-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ static: $(BASE) ## static arithmetic (paper 4.1), laptop preset; ARGS="..." adds
 
 identity: $(BASE) ## failure to extrapolate the identity (paper figure 1)
 	$(BIN) -m nalu_ray.tune identity $(ARGS)
+
+gridworld: $(BASE) ## time tracking in the gridworld by A3C and IMPALA (paper 4.5, figure 5)
+	$(BIN) -m nalu_ray.tune gridworld $(ARGS)
 
 report: $(BASE) ## tables, figures and the HTML page from stored rows
 	$(BIN) -m nalu_ray.report $(ARGS)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +19,7 @@ import torch
 from nalu_ray.messages import Messages
 from nalu_ray.results.store import COMPLETED, Store, StoreError
 from nalu_ray.trial import Trial, TrialSpec
+from .conftest import PYTHONPATH
 
 
 def spec(task: Any, out: Path, seeds: tuple[int, ...] = (0, 1, 2), **values: Any) -> TrialSpec:
@@ -82,6 +87,25 @@ def test_a_resumed_trial_gives_the_rows_of_an_uninterrupted_one(fake: Any, tmp_p
     pd.testing.assert_frame_equal(stored(parts), stored(whole))
     assert resumed.seconds > report.seconds
     assert not (parts / ".states").exists()
+
+
+def test_a_killed_process_is_taken_up_where_its_state_was_kept(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path, steps=6, wrong="kill", folder=str(tmp_path))
+    code = (
+        "import sys; from nalu_ray.trial import Trial, TrialSpec; "
+        "list(Trial(TrialSpec.model_validate_json(sys.argv[1]), report_seconds=0, state_seconds=0))"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, made.model_dump_json()],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert endings(tmp_path) == {}
+    assert [report.step for report in Trial(made, report_seconds=0)] == [4, 5, 6]
+    list(Trial(spec(fake, tmp_path / "whole", steps=6)))
+    values = stored(tmp_path).query("metric == 'mse'").value
+    assert list(values) == list(stored(tmp_path / "whole").query("metric == 'mse'").value)
 
 
 def test_a_state_that_does_not_fit_is_told_and_left(

@@ -1,0 +1,75 @@
+"""What makes an agent wait longer than it was trained to: settings of the gridworld side by side.
+
+    python -m nalu_ray.tune gridworld algorithm=a3c runners=0 variant=lstm show=first,always \
+        steps=3000000 seeds=5 --cpus-per-trial 1 --out study
+    python -m nalu_ray.tune gridworld algorithm=a3c runners=0 variant=lstm_nac \
+        wiring=accumulator,feedback,instruction show=first,always steps=3000000 seeds=5 \
+        --cpus-per-trial 1 --out study
+    python benchmarks/wiring.py study
+
+A line a setting, told apart by the fields that vary: the exact share on trained T, then reward and
+time of arrival (never = the time limit) at some T, greedy; means over seeds with 95 % bootstrap
+intervals. ``--exact 0.97`` leaves out seeds that did not master training, so that what is compared
+is equally trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pandas as pd
+
+from nalu_ray.results.rows import COLUMNS
+from nalu_ray.results.statistics import bootstrap_interval
+from nalu_ray.results.store import Store
+
+
+def interval(values: pd.Series, places: int) -> str:
+    """Returns ``mean [low, high]``."""
+    found = bootstrap_interval(values, lambda drawn: float(drawn.mean()), np.random.default_rng(0))
+    return f"{found.estimate:.{places}f} [{found.low:.{places}f}, {found.high:.{places}f}]"
+
+
+def compared(rows: pd.DataFrame, times: list[int], exact: float) -> pd.DataFrame:
+    """Returns one row a setting with what is printed."""
+    fields = [name for name in rows.columns if name not in COLUMNS]
+    varying = [name for name in fields if rows[name].astype(str).nunique() > 1]
+    rows = rows.assign(**{name: rows[name].astype(str) for name in varying})
+    trained = rows[(rows["split"] == "interpolation") & (rows["metric"] == "exact")]
+    lines = []
+    for key, group in trained.groupby(varying or ["variant"], sort=False):
+        good = group[group["value"] >= exact]
+        line = dict(zip(varying or ["variant"], key, strict=True))
+        line["seeds"] = f"{len(good)}/{len(group)}"
+        if len(good):
+            line["exact, trained"] = interval(good["value"], 3)
+        curves = rows[
+            (rows["split"] == "greedy")
+            & rows["setting_id"].isin(good["setting_id"])
+            & rows["seed"].isin(good["seed"])
+        ]
+        for metric, places in ("reward", 2), ("time", 1):
+            for time in times:
+                here = curves[(curves["metric"] == metric) & (curves["x"] == time)]
+                if len(here):
+                    line[f"{metric} at {time}"] = interval(here["value"], places)
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", help="results folder of the sweeps above")
+    parser.add_argument("--times", type=int, nargs="+", default=[13, 16, 19, 25])
+    parser.add_argument("--exact", type=float, default=0.0, help="least exact share on trained T")
+    options = parser.parse_args()
+    table = compared(Store(options.out).load("gridworld"), options.times, options.exact)
+    print("| " + " | ".join(table.columns) + " |")
+    print("|" + "---|" * len(table.columns))
+    for line in table.fillna("").itertuples(index=False):
+        print("| " + " | ".join(map(str, line)) + " |")
+
+
+if __name__ == "__main__":
+    main()
