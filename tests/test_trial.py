@@ -19,6 +19,7 @@ import torch
 from nalu_ray.messages import Messages
 from nalu_ray.results.store import COMPLETED, Store, StoreError
 from nalu_ray.trial import Trial, TrialSpec
+
 from .conftest import PYTHONPATH
 
 

@@ -37,7 +37,7 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
         )
         .learners(num_learners=0, num_gpus_per_learner=int(device.type == "cuda"))
         .training(
-            lr=[[0, setting.lr], [steps // 2, setting.lr], [steps, setting.lr * setting.lr_end]],
+            lr=[[0, setting.lr], [steps, setting.lr * setting.lr_end]],
             entropy_coeff=[[0, setting.entropy], [steps, setting.entropy_end]],
             sparsity=[[0, 0.0], [steps // 3, 0.0], [2 * steps // 3, setting.sparsity]],
             gamma=setting.gamma,

@@ -119,13 +119,13 @@ class ActorCriticLearner(TorchLearner):
         if not (math.isfinite(size) and math.isfinite(parts["total_loss"])):
             self._drop(parts)
             return
+        for name, parameter in self.network.named_parameters():
+            parameter.grad = gradients[name]
         if self.config.grad_clip is not None:
-            clip_grads_with_norm_(gradients.values(), self.config.grad_clip, norm)
+            clip_grads_with_norm_(self.network.parameters(), self.config.grad_clip, norm)
         lr = scheduled(self.config.lr, self.progress["steps"])
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["factor"]
-        for name, parameter in self.network.named_parameters():
-            parameter.grad = gradients[name]
         self.optimiser.step()
         self._count(parts, steps, lr)
 

@@ -153,9 +153,9 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
+        # Signed: torch cannot unpickle what it pickles of uint64.
         env = {
-            # torch has tensors of uint64, and its files take no NumPy array.
-            name: torch.from_numpy(values)
+            name: torch.from_numpy(values.view(np.int64) if values.dtype == np.uint64 else values)
             for name, values in self.env.state_dict().items()
         }
         return {
@@ -169,7 +169,9 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on exactly from a saved state."""
-        self.env.load_state_dict({name: value.numpy() for name, value in state["env"].items()})
+        types = {name: values.dtype for name, values in self.env.state_dict().items()}
+        env = {name: value.numpy().view(types[name]) for name, value in state["env"].items()}
+        self.env.load_state_dict(env)
         self.seen = {"frame": state["frame"].numpy(), "instruction": state["told"].numpy()}
         self.keep = state["keep"].numpy()
         self.memory = state["memory"]

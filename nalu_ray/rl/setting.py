@@ -48,16 +48,16 @@ class GridworldSetting(NetworkConfig, Setting):
     runners: int = Field(1, ge=0, description="processes that play; 0: the trial's own")
     envs: int = Field(64, ge=1, description="environments a runner plays at once")
     fragment: int = Field(20, ge=1, description="steps of a rollout")
-    lr: float = Field(1e-3, gt=0, description="learning rate in the first half of training")
-    lr_end: float = Field(
-        0.05, ge=0, le=1, description="last learning rate, as a share of lr; falls from half on"
-    )
+    lr: float = Field(1e-3, gt=0, description="first learning rate; falls evenly")
+    lr_end: float = Field(0.05, ge=0, le=1, description="last learning rate, as a share of lr")
     nac_lr_factor: float = Field(
         10.0, gt=0, description="learning rate of a NAC's parameters, as a multiple of lr"
     )
     gamma: float = Field(0.99, gt=0, le=1, description="discount of a step")
     lam: float = Field(0.95, ge=0, le=1, description="lambda of the returns; 1: n-step returns")
-    value_weight: float = Field(0.5, ge=0, description="weight of the value's loss")
+    value_weight: float = Field(
+        0.1, ge=0, description="weight of the value's loss; with 0.5 it crowds out the policy"
+    )
     entropy: float = Field(0.03, ge=0, description="weight of the policy's entropy at the start")
     entropy_end: float = Field(0.001, ge=0, description="weight of the entropy at the end")
     clip: float = Field(0.5, gt=0, description="largest norm of a gradient")

@@ -1,0 +1,115 @@
+"""Runners in actors: weights that arrive, counters, what is killed comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from nalu_ray.rl.results import figures
+from nalu_ray.rl.state import load, network_of, save
+from tests.rl.small import STEPS, config
+
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", params=[("impala", 1), ("a3c", 2)], ids=["impala", "a3c"])
+def trained(request: pytest.FixtureRequest, cluster: str) -> Iterator[tuple[str, Any]]:
+    """An algorithm with runners in actors, after two iterations."""
+    kind, runners = request.param
+    algorithm = config(kind, runners=runners, updates=20).build_algo()
+    for _ in range(2):
+        algorithm.train()
+    yield kind, algorithm
+    algorithm.stop()
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_counters(trained: tuple[str, Any]) -> None:
+    _, algorithm = trained
+    result = algorithm.train()
+    told = figures(result)
+    assert told["steps"] == told["updates"] * STEPS
+    assert result["env_runners"]["num_env_steps_sampled_lifetime"] == told["steps"]
+    assert algorithm.learner_group._learner.progress["steps"] == told["steps"]
+    # A runner acts while the driver updates: its weights are about an update old.
+    assert 0 < told["staleness"] < 5
+
+
+def test_runners_act_with_new_weights(trained: tuple[str, Any]) -> None:
+    _, algorithm = trained
+    progress = algorithm.learner_group._learner.progress
+    group, seen = algorithm.env_runner_group, []
+    for _ in range(2):
+        for _ in range(3):
+            algorithm.train()
+        before = progress["updates"]
+        seen.append(group.foreach_env_runner(version, local_env_runner=False))
+        assert all(one <= before for one in seen[-1])
+    assert all(one < two for one, two in zip(*seen, strict=True))
+
+
+def version(runner: Any) -> int:
+    return int(runner._weights_seq_no)
+
+
+def test_runners_play_episodes_of_their_own(trained: tuple[str, Any]) -> None:
+    kind, algorithm = trained
+    frames = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.collector.env.state_dict()["key"].tolist(), local_env_runner=False
+    )
+    keys = [key for one in frames for key in one]
+    assert len(keys) == len(set(keys)) == 8 * (1 if kind == "impala" else 2)
+
+
+def test_goes_on_from_a_saved_state(trained: tuple[str, Any]) -> None:
+    _, algorithm = trained
+    saved, before = save(algorithm), network_of(algorithm).state_dict()
+    algorithm.train()
+    assert not same(dict(before), dict(network_of(algorithm).state_dict()))
+    load(algorithm, saved)
+    assert same(dict(before), dict(network_of(algorithm).state_dict()))
+    acting = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.module.network.state_dict(), local_env_runner=False
+    )
+    assert all(same(dict(before), dict(one)) for one in acting)
+    steps = saved["learner"]["progress"]["steps"]
+    told = figures(algorithm.train())
+    assert 20 <= (told["steps"] - steps) / STEPS <= 22
+    assert told["steps"] == told["updates"] * STEPS
+    assert 0 <= told["staleness"] < 5
+
+
+def test_a_killed_runner_is_replaced(trained: tuple[str, Any]) -> None:
+    _, algorithm = trained
+    group = algorithm.env_runner_group
+    alive = group.num_healthy_remote_workers()
+    pid = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)[-1]
+    os.kill(pid, signal.SIGKILL)
+    result = wait_until(algorithm, lambda _: group.num_remote_worker_restarts() == 1)
+    assert group.num_healthy_remote_workers() == alive
+    result = algorithm.train()
+    told = figures(result)
+    assert told["steps"] == told["updates"] * STEPS
+    # What the dead one sampled and nobody learned from is counted nowhere, or as sampled only.
+    lost = result["env_runners"]["num_env_steps_sampled_lifetime"] - told["steps"]
+    assert lost in (0, STEPS)
+    pids = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+    assert pid not in pids
+
+
+def wait_until(algorithm: Any, done: Callable[[Any], bool], seconds: float = 90) -> Any:
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        result = algorithm.train()
+        if done(result):
+            return result
+    raise AssertionError("did not happen")

@@ -1,0 +1,110 @@
+"""Configurations: defaults that work, checks that name the field, schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+from nalu_ray.rl.a3c import A3C, A3CConfig, A3CRunner
+from nalu_ray.rl.impala import IMPALA, IMPALAConfig
+from nalu_ray.rl.runner import VectorRunner
+from nalu_ray.rl.schedule import scheduled
+from tests.rl.small import CONFIGS, config
+
+BOTH = pytest.mark.parametrize("kind", list(CONFIGS))
+
+
+@BOTH
+def test_defaults_are_valid(kind: str) -> None:
+    made = CONFIGS[kind]()
+    made.validate()
+    assert made.train_batch_size_per_learner == 64 * 20
+    assert made.num_learners == 0
+    assert made.world().instruction_range == (5, 12)
+
+
+def test_defaults_of_each() -> None:
+    impala, a3c = IMPALAConfig(), A3CConfig()
+    assert (impala.algo_class, impala.env_runner_cls) == (IMPALA, VectorRunner)
+    assert (a3c.algo_class, a3c.env_runner_cls) == (A3C, A3CRunner)
+    assert (impala.num_env_runners, a3c.num_env_runners) == (1, 2)
+    assert (impala.importance_weights, a3c.importance_weights) == (True, False)
+
+
+def test_own_fields_survive_a_copy() -> None:
+    made = config("a3c").training(lambda_=0.5, reward_scale=2.0, max_bad_updates=3).copy()
+    assert (made.lambda_, made.reward_scale, made.max_bad_updates) == (0.5, 2.0, 3)
+    again = A3CConfig.from_state(made.get_state())
+    assert (again.lambda_, again.reward_scale, again.max_bad_updates) == (0.5, 2.0, 3)
+
+
+def test_more_than_a_rollout_makes_an_update_where_asked_for() -> None:
+    assert config("impala").train_batch_size_per_learner == 40
+    assert config("impala").training(train_batch_size_per_learner=80).total_train_batch_size == 80
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("group", "fields", "message"),
+    [
+        ("environment", {"env_config": {"size": 1}}, "env_config.*size=1"),
+        ("environment", {"env_config": {"sise": 5}}, "env_config.*sise"),
+        ("environment", {"env": "CartPole-v1"}, "env='CartPole-v1'"),
+        ("rl_module", {"model_config": {"hidden": 0}}, "model_config.*hidden=0"),
+        ("rl_module", {"model_config": {"hiden": 8}}, "model_config.*hiden: no such field"),
+        ("rl_module", {"model_config": {"variant": "gru"}}, "model_config.*unknown value 'gru'"),
+        ("env_runners", {"rollout_fragment_length": "auto"}, "rollout_fragment_length='auto'"),
+        ("env_runners", {"env_runner_cls": SingleAgentEnvRunner}, "env_runner_cls"),
+        ("env_runners", {"num_gpus_per_env_runner": 1}, "num_gpus_per_env_runner=1"),
+        ("learners", {"num_learners": 2}, "num_learners=2"),
+        ("training", {"lambda_": 1.5}, "lambda_=1.5"),
+        ("training", {"gamma": -0.1}, "gamma=-0.1"),
+        ("training", {"nac_lr_factor": 0}, "nac_lr_factor=0"),
+        ("training", {"reward_scale": float("inf")}, "reward_scale=inf"),
+        ("training", {"vf_loss_coeff": -1.0}, "vf_loss_coeff=-1.0"),
+        ("training", {"max_bad_updates": 0}, "max_bad_updates=0"),
+        ("training", {"sparsity": [[0, 1.0]]}, "sparsity"),
+        ("training", {"sparsity": [[0, 1.0], [10, float("nan")]]}, "sparsity"),
+        ("training", {"entropy_coeff": [[5, 1.0], [10, 0.0]]}, "entropy_coeff"),
+        ("training", {"lr": [[0, 1.0], [10, 0.5], [5, 0.1]]}, "lr=.*steps may not fall"),
+        ("training", {"lr": -1.0}, "lr=-1.0"),
+        ("training", {"grad_clip_by": "value"}, "grad_clip_by='value'"),
+        ("training", {"num_epochs": 2}, "num_epochs=2"),
+        ("training", {"minibatch_size": 40}, "minibatch_size=40"),
+    ],
+)
+def test_mistakes_are_named(kind: str, group: str, fields: dict[str, Any], message: str) -> None:
+    made = config(kind)
+    getattr(made, group)(**fields)
+    with pytest.raises(ValueError, match=message):
+        made.validate()
+
+
+def test_mistakes_of_one_algorithm() -> None:
+    with pytest.raises(ValueError, match="num_learners=1"):
+        config("a3c").learners(num_learners=1).validate()
+    config("impala").learners(num_learners=1).validate()
+    with pytest.raises(ValueError, match="vtrace_clip_pg_rho_threshold=2"):
+        config("impala").training(vtrace_clip_pg_rho_threshold=2.0).validate()
+
+
+def test_what_the_loss_weighs() -> None:
+    made = config("impala").training(
+        gamma=0.9,
+        lambda_=0.8,
+        vf_loss_coeff=0.3,
+        entropy_coeff=[[0, 0.1], [100, 0.0]],
+        vtrace_clip_rho_threshold=2.0,
+        vtrace_clip_pg_rho_threshold=2.0,
+    )
+    weights = made.loss_config(25)
+    assert (weights.gamma, weights.lam, weights.value) == (0.9, 0.8, 0.3)
+    assert (weights.entropy, weights.clip) == (pytest.approx(0.075), 2.0)
+
+
+def test_schedules() -> None:
+    assert scheduled(3, 10) == 3.0
+    points = [[0, 1.0], [10, 1.0], [20, 0.0]]
+    assert [scheduled(points, at) for at in (0, 5, 10, 15, 20, 99)] == [1, 1, 1, 0.5, 0, 0]
