@@ -17,6 +17,7 @@ def _known_layer(name: str) -> str:
 
 
 def split_range(value: Any) -> Any:
+    """Cuts a text at its colons; leaves anything else as it is."""
     return value.split(":") if isinstance(value, str) else value
 
 
