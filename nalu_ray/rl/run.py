@@ -93,6 +93,11 @@ class Training:
         self.shown: dict[str, float] = {}
 
     @property
+    def logged_step(self) -> int:
+        """Where the last score was due; an algorithm may be an update or so further."""
+        return self.scored * self.setting.steps // self.setting.evaluations
+
+    @property
     def done(self) -> bool:
         """Whether all steps are taken."""
         return self.step >= self.setting.steps
@@ -106,7 +111,9 @@ class Training:
         self.shown = {label: told[name] for name, label in SHOWN.items() if name in told}
         if told.get("dropped"):
             self.shown["dropped"] = told["dropped"]
-        due = self.step * self.setting.evaluations // self.setting.steps
+        due = min(
+            self.step * self.setting.evaluations // self.setting.steps, self.setting.evaluations
+        )
         if due > self.scored:
             self.scored = due
             self._score(told)
@@ -212,7 +219,7 @@ class Training:
         self.rows.append(
             {
                 "seed": self.seed,
-                "step": self.step,
+                "step": self.logged_step,
                 "split": split,
                 "metric": metric,
                 "x": x,

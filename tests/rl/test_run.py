@@ -60,6 +60,12 @@ def test_rows_hold_training_validation_and_test(run: GridworldRun) -> None:
     assert rows.iloc[-1].metric == COMPLETED
 
 
+def test_steps_are_those_where_a_score_was_due(cluster: str) -> None:
+    """Seeds overshoot by different numbers of steps; their curves have common points."""
+    rows = finished(GridworldSetting(**{**SMALL, "steps": 2700, "evaluations": 3}), [0]).rows()
+    assert set(rows.step) == {900, 1800, 2700}
+
+
 def test_interpolation_is_the_range_that_was_trained(run: GridworldRun) -> None:
     rows = run.rows()
     curve = rows[(rows.split == "greedy") & (rows.metric == "reward")].set_index("x").value
