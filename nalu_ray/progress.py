@@ -37,6 +37,7 @@ class Board:
     ) -> None:
         self.console, self.plan, self.quiet, self.clock = console, plan, quiet, clock
         self.running: dict[str, tuple[TrialSpec, int]] = {}
+        self.earlier: dict[str, int] = {}  # seed-steps that another command did
         self.trials_done = self.trials_failed = self.seeds_done = self.seeds_failed = 0
         self.finished_steps = 0
         self.last = ""
@@ -78,6 +79,7 @@ class Board:
         for message in report.messages:
             self.note(f"warning: {message} (in {spec.label})", message)
         self.running[key] = (spec, report.step)
+        self.earlier[key] = report.resumed * len(spec.seeds)
         if report.shown or report.done:
             self.last = f"{spec.label}{describe_figures(report.shown)}"
         if report.done:
@@ -125,7 +127,7 @@ class Board:
         plan, elapsed = self.plan, self.clock() - self._began
         steps = self.finished_steps
         steps += sum(step * len(spec.seeds) for spec, step in list(self.running.values()))
-        rate = steps / elapsed if elapsed > 0 else 0.0
+        rate = (steps - sum(self.earlier.values())) / elapsed if elapsed > 0 else 0.0
         parts = [
             f"{describe_time(elapsed)}: {self.trials_done}/{len(plan.trials)} trials, "
             f"{len(self.running)} running, {self.trials_failed} with failures",

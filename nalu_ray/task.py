@@ -67,6 +67,10 @@ class Run(Protocol):
         """Returns what is kept beside the rows of a run that came to its end, by name."""
         ...
 
+    def close(self) -> None:
+        """Ends what the run started, however it went; called once, nothing comes after."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Returns all that a fresh run of the same setting and seeds needs to go on exactly."""
         ...

@@ -6,84 +6,30 @@ that asked for it is gone.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import logging
-import math
 import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
 
 from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
+from nalu_ray.results import states
 from nalu_ray.results.store import COLUMNS, COMPLETED, Store, StoreError
 from nalu_ray.task import Progress, Run, Task
+from nalu_ray.trial_spec import Report, TrialSpec
 
 log = logging.getLogger(__name__)
 
+__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec", "failed_rows"]
+
 STATE_SECONDS = 30.0
 _PASSWORD = re.compile(r"//[^/@\s]+@")
-
-
-class TrialSpec(BaseModel):
-    """What a worker needs to run one trial: plain values, the same in every process."""
-
-    model_config = ConfigDict(frozen=True)
-
-    task: str
-    setting: dict[str, Any]
-    setting_id: str
-    seeds: tuple[int, ...]
-    label: str
-    steps: int
-    out: str
-    command: str = ""
-    commit: str | None = None
-    cpus: float = 1.0
-    gpus: float = 0.0
-    memory: int = 0
-    processes: int = 0
-
-    @property
-    def share(self) -> float:
-        """CPUs of each process, the trial's own and those it starts; Ray counts in 1/10,000."""
-        return math.floor(self.cpus / (1 + self.processes) * 1e4) / 1e4
-
-    @property
-    def threads(self) -> int:
-        """Threads that the trial's own process computes with."""
-        return max(1, int(self.share))
-
-    @property
-    def key(self) -> str:
-        """A name for this setting with these seeds: where its unfinished state is kept."""
-        return f"{self.setting_id}-{hashlib.sha256(repr(self.seeds).encode()).hexdigest()[:16]}"
-
-
-@dataclass(frozen=True)
-class Report:
-    """Where a trial stands.
-
-    Attributes:
-        step, steps, shown: as in :class:`nalu_ray.task.Progress`.
-        seconds: worked so far, without the start of the process.
-        done: the rows are stored; ``failed`` says why which seeds did not complete.
-        messages: warnings since the last report.
-    """
-
-    step: int
-    steps: int
-    shown: Mapping[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    done: bool = False
-    failed: Mapping[int, str] = field(default_factory=dict)
-    messages: tuple[str, ...] = ()
 
 
 class Trial:
@@ -110,6 +56,8 @@ class Trial:
         self.started = time.time()
         self.run: Run | None = None
         self.failed: dict[int, str] = {}
+        self.made_by: dict[str, Any] = {}
+        self.resumed: dict[str, Any] = {}
         self._before = 0.0
 
     def __iter__(self) -> Iterator[Report]:
@@ -123,9 +71,10 @@ class Trial:
             self.finish()
         except Exception as error:  # a failure is a result: it is stored, and the sweep goes on
             self.fail(error, last.step)
-        self.run = None
+        finally:
+            self._close()
         _free_gpu(self.spec)
-        Store(self.spec.out).drop_state(self.spec.task, self.spec.key)
+        states.drop(Store(self.spec.out), self.spec.task, self.spec.key)
         yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
 
     @property
@@ -139,22 +88,46 @@ class Trial:
 
         self.started = time.time()  # a process loads torch once, for all its trials
         torch.set_num_threads(self.spec.threads)
+        self.made_by = provenance()  # of the code as it is now, not when the rows are written
+        self.run = self._build()
+        try:
+            state = states.load(Store(self.spec.out), self.spec.task, self.spec.key)
+            if state is not None:
+                self._resume(state)
+        except Exception as error:  # of another version, or damaged: a fresh start is always right
+            name = self.spec.label
+            log.warning("%s: its last state does not fit, starting anew: %s", name, error)
+            self._close()
+            self.resumed = {}
+            self.run = self._build()
+
+    def _build(self) -> Run:
+        import torch  # noqa: PLC0415 (as above)
+
         task: Task[Any] = find_task(self.spec.task)
         setting = task.setting_type.model_validate(self.spec.setting)
         device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
-        self.run = task.start(setting, self.spec.seeds, device)
-        state = Store(self.spec.out).load_state(self.spec.task, self.spec.key)
-        if state is None:
-            return
-        try:
-            saved = torch.load(io.BytesIO(state), map_location=device, weights_only=True)
-            self.run.load_state_dict(saved["run"])
-            self._before = saved["seconds"]
-        except Exception as error:  # of another version, or damaged: a fresh start is always right
-            log.warning(
-                "%s: its last state does not fit, starting anew: %s", self.spec.label, error
-            )
-            self.run = task.start(setting, self.spec.seeds, device)
+        return task.start(setting, self.spec.seeds, device)
+
+    def _resume(self, state: bytes) -> None:
+        import torch  # noqa: PLC0415 (as above)
+
+        # on the CPU, whatever it was saved from: a run puts its parts where they belong
+        saved = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        self._running().load_state_dict(saved["run"])
+        self._before = saved["seconds"]
+        self.resumed = {"step": saved["step"], "commit": saved["commit"]}
+        if saved["commit"] != self.made_by["commit"]:
+            text = "%s: goes on from a state of other code: commit %s"
+            log.warning(text, self.spec.label, saved["commit"])
+
+    def _close(self) -> None:
+        run, self.run = self.run, None
+        if run is not None:
+            try:
+                run.close()
+            except Exception as error:  # what it did is stored, or told, already
+                log.warning("%s: cannot be closed: %s", self.spec.label, error)
 
     def advance(self) -> Progress:
         """Works up to the next report of the run."""
@@ -167,9 +140,7 @@ class Trial:
         final = rows[rows["metric"] == COMPLETED]
         if sorted(final["seed"]) != sorted(self.spec.seeds):
             raise RuntimeError("the run did not give each seed one 'completed' row")
-        for name, data in run.files().items():  # first: whoever sees the rows finds them
-            Store(self.spec.out).write_file(self.spec.task, f"{self.spec.setting_id}-{name}", data)
-        self._write(rows)
+        self._write(rows, run.files())
         bad = final[final["value"] != 1.0]
         self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
         return rows
@@ -196,39 +167,45 @@ class Trial:
         while True:
             progress = self.advance()
             if progress.step >= progress.steps:
-                yield Report(progress.step, progress.steps, progress.shown, self.seconds)
+                yield self._report(progress)
                 return
             now = time.monotonic()
             if now - reported < self.report_seconds:
                 continue
             if now - saved >= self.state_seconds:
-                self._save()
+                self._save(progress.step)
                 saved = now
-            yield Report(progress.step, progress.steps, progress.shown, self.seconds)
+            yield self._report(progress)
             reported = now
 
-    def _save(self) -> None:
+    def _report(self, progress: Progress) -> Report:
+        first = int(self.resumed.get("step", 0))
+        return Report(progress.step, progress.steps, progress.shown, self.seconds, first)
+
+    def _save(self, step: int) -> None:
         import torch  # noqa: PLC0415 (as above)
 
         buffer = io.BytesIO()
-        torch.save({"run": self._running().state_dict(), "seconds": self.seconds}, buffer)
+        about = {"seconds": self.seconds, "step": step, "commit": self.made_by["commit"]}
+        torch.save({"run": self._running().state_dict(), **about}, buffer)
         try:
-            Store(self.spec.out).save_state(self.spec.task, self.spec.key, buffer.getvalue())
+            states.save(Store(self.spec.out), self.spec.task, self.spec.key, buffer.getvalue())
         except StoreError as error:  # the run itself is well
             log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
 
-    def _write(self, rows: pd.DataFrame) -> None:
-        made_by = provenance()
+    def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
+        made_by = self.made_by or provenance()
         if made_by["commit"] is None:  # a node of a cluster holds the code without its history
             made_by = {**made_by, "commit": self.spec.commit}
         manifest = {
             "spec": _without_passwords(self.spec.model_dump(mode="json")),
             "seconds": self.seconds,
             "started": self.started,
+            "resumed": self.resumed,
             **made_by,
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
-        Store(self.spec.out).write(self.spec.setting, key, rows, manifest)
+        Store(self.spec.out).write(self.spec.setting, key, rows, manifest, beside)
 
 
 def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:

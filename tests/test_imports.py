@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BASE = {"layers", "envs", "config", "seeding", "provenance"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
-RUN = PLAN | {"machine", "messages", "plan", "progress", "scratch", "trial"}
+RUN = PLAN | {"machine", "messages", "plan", "progress", "scratch", "trial", "trial_spec"}
 # Area -> the areas it may import besides itself. An area is a module or package directly below
 # nalu_ray, or `envs`; `runner_x` counts as `runner`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "messages": set(),
     "scratch": WORK,
     "cli": PLAN,
-    "trial": PLAN,
+    "trial": PLAN | {"trial_spec"},
+    "trial_spec": set(),
     "plan": PLAN | {"machine", "trial"},
     "show": PLAN | {"cli", "machine", "plan", "progress", "trial"},
     "progress": PLAN | {"plan", "trial"},

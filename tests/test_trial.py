@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from nalu_ray.messages import Messages
+from nalu_ray.results import states
 from nalu_ray.results.store import COMPLETED, Store, StoreError
 from nalu_ray.trial import Trial, TrialSpec
 
@@ -113,9 +114,35 @@ def test_a_state_that_does_not_fit_is_told_and_left(
     fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = spec(fake, tmp_path)
-    Store(str(tmp_path)).save_state(made.task, made.key, b"torn")
+    states.save(Store(str(tmp_path)), made.task, made.key, b"torn")
     assert [report.step for report in Trial(made, report_seconds=0)] == [1, 2, 3, 4]
     assert "a label: its last state does not fit, starting anew" in caplog.text
+
+
+def test_a_run_is_closed_however_it_ends(fake: Any, tmp_path: Path) -> None:
+    for wrong in ("no", "raise"):
+        folder = tmp_path / wrong
+        folder.mkdir()
+        list(Trial(spec(fake, tmp_path, wrong=wrong, folder=str(folder)), report_seconds=0))
+        assert (folder / "marks").read_text().splitlines()[-1].startswith("closed")
+
+
+def test_a_state_of_other_code_is_taken_up_and_told(
+    fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = spec(fake, tmp_path, steps=6)
+    for report in Trial(made, report_seconds=0, state_seconds=0):
+        if report.step == 4:
+            break
+    monkeypatch.setattr("nalu_ray.trial.provenance", lambda: {"commit": "0123"})
+    assert [(report.step, report.resumed) for report in Trial(made, report_seconds=0)] == [
+        (5, 4),
+        (6, 4),
+    ]
+    assert "goes on from a state of other code" in caplog.text
+    (manifest,) = Store(str(tmp_path)).manifests("fake")
+    assert manifest["resumed"]["step"] == 4
+    assert manifest["commit"] == "0123"
 
 
 def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) -> None:
@@ -126,8 +153,12 @@ def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) ->
 def test_files_of_a_run_lie_beside_its_rows(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path)
     list(Trial(made))
-    kept = {path.name for path in (tmp_path / "fake").glob("*.txt")}
-    assert kept == {f"{made.setting_id}-{seed}.txt" for seed in made.seeds}
+    list(Trial(made))
+    folder = tmp_path / "fake"
+    kept = {path.name for path in folder.glob("*.txt")}
+    stems = [path.stem for path in folder.glob("*.parquet")]
+    assert len(stems) == 2, "a second run of the same seeds replaces nothing"
+    assert kept == {f"{stem}-{seed}.txt" for stem in stems for seed in made.seeds}
 
 
 def test_an_error_becomes_rows_with_its_reason_and_a_traceback(fake: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import textwrap
 from pathlib import Path
@@ -60,6 +61,7 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
         LookupError: no row is of the figure's metric and split.
     """
     found = panels(spec, rows)
+    spec = spec.model_copy(update={"shade": _shaded(spec, rows)})
     if not found:
         raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
     with mpl.rc_context(_STYLE):
@@ -103,6 +105,14 @@ def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
     return figure
 
 
+def _shaded(spec: FigureSpec, rows: pd.DataFrame) -> tuple[float, float] | None:
+    """The range to shade; from the rows, which are of one problem, where a field holds it."""
+    if not isinstance(spec.shade, str):
+        return spec.shade
+    stored = list(rows[spec.shade].dropna()) if spec.shade in rows else []
+    return tuple(json.loads(stored[0])) if stored else None
+
+
 def _lines(spec: FigureSpec, found: tuple[Panel, ...]) -> dict[Heading, dict[str, Any]]:
     """Colour and dashes of each line that has a curve: the same in every panel, run or not."""
     known = [Heading(key, label) for key, label in spec.lines.labels.items()]
@@ -126,7 +136,7 @@ def _panel(
         axes.set_xscale("log")
     if spec.log_y:
         axes.set_yscale("log", nonpositive="clip")
-    if spec.shade is not None:
+    if isinstance(spec.shade, tuple):
         axes.axvspan(*spec.shade, color="#f0f0f0", zorder=0, linewidth=0)
     for curve in panel.curves:
         style = lines[curve.heading]

@@ -119,7 +119,9 @@ class FigureSpec(_Spec):
     statistic: Literal["mean", "median"] = "mean"
     relative_to: str | None = None
     selection: Selection = Field(Selection(), description="picks one setting a line, by its median")
-    shade: tuple[float, float] | None = Field(None, description="training range on the x axis")
+    shade: tuple[float, float] | str | None = Field(
+        None, description="training range on the x axis, or the setting's field that holds it"
+    )
     x_label: str
     y_label: str
     log_x: bool = False

@@ -98,6 +98,7 @@ class Store:
         key: Mapping[str, Any],
         rows: pd.DataFrame,
         manifest: Mapping[str, Any],
+        beside: Mapping[str, bytes] | None = None,
     ) -> str:
         """Adds one trial's rows and manifest and returns the trial's file name without its ending.
 
@@ -106,6 +107,7 @@ class Store:
             key: ``task`` and ``setting_id``.
             rows: columns ``seed, step, split, metric, x, value, reason``.
             manifest: whatever else is to be kept, as JSON.
+            beside: files of the trial's own, such as a trained agent, by the ending of their name.
 
         Raises:
             StoreError: the rows could not be written; no file under a final name was touched.
@@ -120,11 +122,15 @@ class Store:
         frame["reason"] = frame["reason"].astype("string")
         table = files.conform(pa.Table.from_pandas(frame, preserve_index=False), SCHEMA)
         path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
-        self._write(f"{path}.json", _json(manifest))
+        # the rows come last: whoever sees them finds the rest
+        parts = {f"-{name}": data for name, data in (beside or {}).items()}
+        parts |= {".json": _json(manifest), ".parquet": files.encode(table)}
         try:
-            self._write(f"{path}.parquet", files.encode(table))
+            for ending, data in parts.items():
+                self._write(f"{path}{ending}", data)
         except StoreError:
-            files.remove_quietly(self.filesystem, f"{path}.json")
+            for ending in parts:
+                files.remove_quietly(self.filesystem, f"{path}{ending}")
             raise
         return path.rsplit("/", 1)[1]
 
@@ -134,45 +140,9 @@ class Store:
 
     def write_text(self, task: str, name: str, text: str) -> str:
         """Keeps a text (a traceback) beside the rows and returns its path."""
-        return self.write_file(task, name, text.encode(errors="backslashreplace"))
-
-    def write_file(self, task: str, name: str, data: bytes) -> str:
-        """Keeps a file (a trained agent) beside the rows and returns its path."""
         path = self._path(task, name)
-        self._write(path, data)
+        self._write(path, text.encode(errors="backslashreplace"))
         return path
-
-    # -- unfinished trials -------------------------------------------------------------------
-
-    def save_state(self, task: str, key: str, data: bytes) -> None:
-        """Keeps what an unfinished trial goes on from, in place of what it kept before.
-
-        Raises:
-            StoreError: it could not be written; what was kept before is still there.
-        """
-        self._write(self._state_path(task, key), data)
-
-    def load_state(self, task: str, key: str) -> bytes | None:
-        """Returns what :meth:`save_state` kept; None if there is nothing to be read."""
-        try:
-            with self.filesystem.open_input_stream(self._state_path(task, key)) as stream:
-                data: bytes = stream.read()
-                return data
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            self._warn(key, f"skipped {self._state_path(task, key)}: {error}")
-            return None
-
-    def drop_state(self, task: str, key: str) -> None:
-        """Removes what :meth:`save_state` kept, and the folder with the last of it."""
-        path = self._state_path(task, key)
-        files.remove_quietly(self.filesystem, path)
-        files.remove_if_empty(self.filesystem, path.rsplit("/", 1)[0])
-        files.remove_if_empty(self.filesystem, path.rsplit("/", 2)[0])
-
-    def _state_path(self, task: str, key: str) -> str:
-        return f"{self.root}/.states/{task}/{key}.pt"
 
     # -- reading -----------------------------------------------------------------------------
 

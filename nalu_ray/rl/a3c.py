@@ -108,6 +108,7 @@ class A3C(Algorithm):
         group = self.env_runner_group
         wait_for_any(group, GRADIENTS, TIMEOUT)
         for actor, answer in group.fetch_ready_async_reqs(tags=GRADIENTS):
+            self.patience.answered()
             self._apply(answer)
             self._ask([actor])
         # Those never asked, and those that came back.

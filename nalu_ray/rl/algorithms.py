@@ -25,6 +25,7 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
     """Returns the configuration of one seed, to be changed further or built."""
     steps = setting.steps
     between = math.ceil(steps / setting.evaluations)
+    iterations = math.ceil(between / STEPS_OF_AN_ITERATION)  # so that scores are taken on time
     return (
         CONFIGS[setting.algorithm]()
         .environment(env_config=asdict(setting.world()))
@@ -49,7 +50,7 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
         )
         .reporting(
             min_time_s_per_iteration=0,
-            min_train_timesteps_per_iteration=min(STEPS_OF_AN_ITERATION, between),
+            min_train_timesteps_per_iteration=math.ceil(between / iterations),
         )
         .debugging(seed=seed)
     )

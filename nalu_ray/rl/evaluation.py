@@ -80,21 +80,25 @@ def per_instruction(played: pd.DataFrame, limit: int) -> pd.DataFrame:
     return means
 
 
-def shares(played: pd.DataFrame) -> dict[str, float]:
-    """Returns ``exact``, ``inexact`` (the rest), ``reward``, ``late`` and ``never`` over all T.
+def shares(played: pd.DataFrame, limit: int) -> dict[str, float]:
+    """Returns ``exact``, ``inexact`` (the rest), ``reward``, ``off``, ``late`` and ``never``.
 
-    ``late`` is the mean of arrival - T over the episodes that arrived, negative for early ones.
+    All are means over all T; ``off`` is the distance of the arrival from T and ``late`` the same
+    with its sign, negative for early, where an agent that never arrives counts as ``limit``. Where
+    no episode leaves enough time, ``exact`` is 0.
     """
-    frame = _measured(played, 0)
-    exact = float(frame["exact"].mean())
-    found = {
+    frame = _measured(played, limit)
+    possible = frame["exact"].dropna()
+    exact = float(possible.mean()) if len(possible) else 0.0
+    late = frame["time"] - frame["instruction"]
+    return {
         "exact": exact,
         "inexact": 1 - exact,
         "reward": float(frame["reward"].mean()),
+        "off": float(late.abs().mean()),
+        "late": float(late.mean()),
         "never": float(frame["never"].mean()),
     }
-    late = float((frame["arrival"] - frame["instruction"]).mean())
-    return found if np.isnan(late) else {**found, "late": late}
 
 
 def reach(curves: pd.DataFrame, m: float, first: int) -> dict[str, float]:

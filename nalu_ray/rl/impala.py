@@ -89,6 +89,8 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
         super().validate()
         if self.num_learners not in (0, 1):
             raise ValueError(f"num_learners={self.num_learners!r}: 0 and 1 are supported")
+        if self.vtrace_clip_rho_threshold is None:
+            raise ValueError("vtrace_clip_rho_threshold=None: a number is needed")
         if self.vtrace_clip_pg_rho_threshold != self.vtrace_clip_rho_threshold:
             raise ValueError(
                 f"vtrace_clip_pg_rho_threshold={self.vtrace_clip_pg_rho_threshold!r}: the same "
@@ -124,5 +126,7 @@ class IMPALA(RLlibIMPALA):
         ready = group.foreach_env_runner_async_fetch_ready(
             func=SAMPLE, tag=SAMPLE, return_actor_ids=True
         )
+        if ready:
+            self.patience.answered()
         refs, metrics = [r[0] for _, r in ready], [r[2] for _, r in ready]
         return refs, [], metrics, {actor for actor, _ in ready}

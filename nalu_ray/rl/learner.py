@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 Gradients = dict[str, Tensor]
 
 
+class DivergedError(RuntimeError):
+    """Too many updates in a row whose loss or gradient is not finite."""
+
+
 class ActorCriticLearner(TorchLearner):
     """Updates a network by :func:`nalu_ray.rl.losses.actor_critic`; rollouts go straight in.
 
@@ -110,7 +114,7 @@ class ActorCriticLearner(TorchLearner):
             version: of the weights that acted: how many updates had made them.
 
         Raises:
-            RuntimeError: if it is one of too many in a row that are not finite.
+            DivergedError: if it is one of too many in a row that are not finite.
         """
         norm = get_total_norm(list(gradients.values()))
         size = float(norm)
@@ -202,7 +206,7 @@ class ActorCriticLearner(TorchLearner):
         shown = ", ".join(f"{name} {value:g}" for name, value in parts.items())
         logger.warning("update dropped, its loss or gradient is not finite: %s", shown)
         if self.progress["bad"] >= self.config.max_bad_updates:
-            raise RuntimeError(
+            raise DivergedError(
                 f"training diverged: {self.progress['bad']} updates in a row with a loss or "
                 f"gradient that is not finite (max_bad_updates); the last: {shown}"
             )

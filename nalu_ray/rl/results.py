@@ -73,7 +73,7 @@ def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
     network = network_of(algorithm)
     played = episodes(network, world, told, EVALUATION_EPISODES, world.time_limit)
     logger = MetricsLogger(root=False)
-    for name, value in shares(played).items():
+    for name, value in shares(played, world.time_limit).items():
         logger.log_value(name, value, reduce="mean")
     algorithm.metrics.aggregate([logger.reduce()], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
     steps = int(played["arrival"].fillna(world.time_limit).sum())

@@ -91,7 +91,7 @@ class Collector:
     """
 
     def __init__(
-        self, env: TimeGridworldVectorEnv, length: int, seed: int | None, index: int
+        self, env: TimeGridworldVectorEnv, length: int, seed: int | None, index: int | str
     ) -> None:
         self.env, self.length = env, length
         name = secrets.token_hex(16) if seed is None else seed

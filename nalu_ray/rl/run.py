@@ -16,6 +16,7 @@ from nalu_ray.rl import state as states
 from nalu_ray.rl.agent import Agent
 from nalu_ray.rl.algorithms import build
 from nalu_ray.rl.evaluation import METRICS, episodes, per_instruction, reach, shares
+from nalu_ray.rl.learner import DivergedError
 from nalu_ray.rl.results import figures
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy
@@ -38,9 +39,13 @@ class GridworldRun:
     def advance(self) -> Progress:
         """Trains for a moment, or up to the next evaluation where that comes first."""
         training, steps = self.training, self.setting.steps
-        training.advance()
-        if training.done:
-            self.finished.append(training.finish())
+        try:
+            training.advance()
+            ended = training.finish() if training.done else None
+        except DivergedError as error:  # of this seed alone: what it did stays, the others go on
+            ended = training.give_up(str(error))
+        if ended is not None:
+            self.finished.append(ended)
             if len(self.finished) < len(self.seeds):
                 self.training = self._next()
         worked = len(self.finished) * steps
@@ -54,7 +59,12 @@ class GridworldRun:
 
     def files(self) -> dict[str, bytes]:
         """Returns each seed's agent of the best score in training's range of T."""
-        return {f"{seed['seed']}.agent.pt": seed["agent"] for seed in self.finished}
+        kept = (seed for seed in self.finished if seed["agent"])
+        return {f"{seed['seed']}.agent.pt": seed["agent"] for seed in kept}
+
+    def close(self) -> None:
+        """Ends the processes of the seed that was under way."""
+        self.training.stop()
 
     def state_dict(self) -> dict[str, Any]:
         open_seed = len(self.finished) < len(self.seeds)
@@ -94,7 +104,7 @@ class Training:
 
     @property
     def logged_step(self) -> int:
-        """Where the last score was due; an algorithm may be an update or so further."""
+        """Where the last score was due; the algorithm may be a few updates further."""
         return self.scored * self.setting.steps // self.setting.evaluations
 
     @property
@@ -125,9 +135,19 @@ class Training:
         self._row("train", COMPLETED, 1.0)
         return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
 
+    def give_up(self, why: str) -> dict[str, Any]:
+        """Stops, and returns what there is of a seed that diverged."""
+        self.stop()
+        reason = f"diverged at step {self.step}: {why}"
+        self._row("train", COMPLETED, 0.0)
+        self.rows[-1] |= {"reason": reason, "step": self.step}
+        return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
+
     def stop(self) -> None:
-        """Ends the processes that play."""
-        self.algorithm.stop()
+        """Ends the processes that play; again does nothing."""
+        algorithm, self.algorithm = self.algorithm, None
+        if algorithm is not None:
+            algorithm.stop()
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -157,7 +177,7 @@ class Training:
             setting.time_limit,
             seed=entropy("gridworld", self.seed, "validation") % 2**31,
         )
-        score = shares(played)
+        score = shares(played, setting.time_limit)
         for metric, value in score.items():
             self._row("validation", metric, value)
         for metric in ("return", "exact", "dropped"):
@@ -173,6 +193,9 @@ class Training:
             "algorithm": setting.algorithm,
             "variant": setting.variant,
             "wiring": setting.wiring,
+            "show": setting.show,
+            "size": setting.size,
+            "instructions": list(setting.instructions),
             "seed": self.seed,
             "setting_id": setting.id,
             "step": self.step,
@@ -203,9 +226,10 @@ class Training:
             self._row("extrapolation", metric, last)
 
     def _shares(self, ending: str, played: pd.DataFrame) -> None:
+        limit = self.setting.test_time_limit
         trained = played["instruction"].between(*self.setting.instructions)
         for split, part in ("interpolation", played[trained]), ("extrapolation", played[~trained]):
-            for metric, value in shares(part).items() if len(part) else ():
+            for metric, value in shares(part, limit).items() if len(part) else ():
                 self._row(f"{split}{ending}", metric, value)
 
     def _curves(self, split: str, played: pd.DataFrame, limit: int) -> pd.DataFrame:

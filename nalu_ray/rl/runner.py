@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Collection
 from typing import Any
 
@@ -46,7 +47,14 @@ class VectorRunner(SingleAgentEnvRunner):
         )
         self.num_envs = self.env.num_envs
         length = config.get_rollout_fragment_length()
-        self.collector = Collector(self.env, length, config.seed, self.worker_index or 0)
+        self.collector = Collector(self.env, length, config.seed, self._name())
+
+    def _name(self) -> str:
+        """Returns this runner's place among all; one that replaces another sees other episodes."""
+        name = str(self.worker_index or 0)
+        if _reconstructed():
+            name += f" anew {secrets.token_hex(8)}"
+        return name
 
     def sample(self, **arguments: Any) -> list[Rollout]:
         """Returns one rollout, with the newest weights where a server has them.
@@ -120,3 +128,11 @@ class VectorRunner(SingleAgentEnvRunner):
         for name, values in means.items():
             if len(values):
                 self.metrics.log_value(name, float(values.mean()), reduce="mean")
+
+
+def _reconstructed() -> bool:
+    """Whether this is an actor that Ray started again after its process died."""
+    if not ray.is_initialized():
+        return False
+    context = ray.get_runtime_context()
+    return context.get_actor_id() is not None and bool(context.was_current_actor_reconstructed)

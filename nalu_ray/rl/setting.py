@@ -23,8 +23,23 @@ def _ordered(value: tuple[int, int]) -> tuple[int, int]:
 Times = Annotated[tuple[int, int], BeforeValidator(split_range), AfterValidator(_ordered)]
 """Smallest and largest T, both included, written ``5:12`` on the command line."""
 
-TimeList = Annotated[tuple[int, ...], BeforeValidator(split_range)]
+
+def _from_one_on(value: tuple[int, ...]) -> tuple[int, ...]:
+    if any(time < 1 for time in value):
+        raise ValueError("each T must be 1 or more; write 30:50:100")
+    return value
+
+
+TimeList = Annotated[tuple[int, ...], BeforeValidator(split_range), AfterValidator(_from_one_on)]
 """Some T, written ``30:50:100`` on the command line."""
+
+
+OF_A_NAC = ("nac_units", "nac_init", "nac_lr_factor", "sparsity")
+UNUSED = {
+    "lstm": ("wiring", "counter_init", "bank", *OF_A_NAC),
+    "lstm_nac": ("counter_init", "bank"),
+    "nac_core": ("wiring", "instruction_scale"),
+}
 
 
 class GridworldSetting(NetworkConfig, Setting):
@@ -78,12 +93,25 @@ class GridworldSetting(NetworkConfig, Setting):
     )
 
     @model_validator(mode="after")
+    def _only_what_the_variant_has(self) -> GridworldSetting:
+        """Sets fields that the variant does not have to their default: a grid is one setting."""
+        for name in UNUSED[self.variant]:
+            object.__setattr__(self, name, type(self).model_fields[name].default)
+        return self
+
+    @model_validator(mode="after")
     def _world_is_possible(self) -> GridworldSetting:
         self.world()
         if self.test_instructions[1] > self.test_time_limit:
             raise ValueError(
                 f"test_instructions={self.test_instructions}: T may be at most "
                 f"test_time_limit={self.test_time_limit}"
+            )
+        low, high = self.instructions
+        if self.test_instructions[0] > high or self.test_instructions[1] < low:
+            raise ValueError(
+                f"test_instructions={self.test_instructions}: some T of "
+                f"instructions={self.instructions} must be among them"
             )
         return self
 

@@ -25,19 +25,30 @@ class Patience:
     Args:
         group: the `EnvRunnerGroup`.
         attempts: steps of training in a row without any runner that are put up with.
+        restarts: of a runner, in the mean, without an answer of any.
     """
 
-    def __init__(self, group: Any, attempts: int = 60) -> None:
-        self.group, self.attempts, self.failed = group, attempts, 0
+    def __init__(self, group: Any, attempts: int = 60, restarts: int = 5) -> None:
+        self.group, self.attempts, self.restarts = group, attempts, restarts
+        self.failed = self.before = 0
+
+    def answered(self) -> None:
+        """A runner did what it was asked for."""
+        self.failed, self.before = 0, self.group.num_remote_worker_restarts()
 
     def check(self) -> None:
         """Waits a second if no runner is alive.
 
         Raises:
-            RuntimeError: if none came back for too long.
+            RuntimeError: if none came back for too long, or those that did died again and again.
         """
+        died = self.group.num_remote_worker_restarts() - self.before
+        if died > self.restarts * self.group.num_remote_env_runners():
+            raise RuntimeError(
+                f"environment runners died {died} times without one answer in between; Ray's logs "
+                "of A3CRunner or VectorRunner say why"
+            )
         if self.group.num_healthy_remote_workers():
-            self.failed = 0
             return
         self.failed += 1
         if self.failed > self.attempts:

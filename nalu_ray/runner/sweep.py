@@ -56,6 +56,7 @@ class Relay(_OfThisCommand, tune.Callback):
             steps=result["steps"],
             shown=result["shown"],
             seconds=result["seconds"],
+            resumed=result["resumed"],
             done=result[DONE],
             failed=dict(result["failed"]),
             messages=tuple(result["messages"]),

@@ -68,6 +68,7 @@ class Slot(tune.Trainable):
             "steps": report.steps,
             "shown": dict(report.shown),
             "seconds": report.seconds,
+            "resumed": report.resumed,
             "failed": sorted(report.failed.items()),
             "messages": list(report.messages),
             DONE: report.done,

@@ -41,7 +41,7 @@ SPLITS = {
 FIGURES = {
     "exact": ("Exact", ".3f", "higher"),
     "reward": ("Reward", ".2f", "higher"),
-    "late": ("Late by", ".2f", "lower"),
+    "off": ("Arrival off T by", ".2f", "lower"),
     "never": ("Never", ".2f", "lower"),
 }
 REACH = {"exact_to": "Exact share of 0.9 up to T", "reward_to": "Reward of 0.9 m up to T"}
@@ -83,7 +83,7 @@ def _figure(name: str, metric: str, split: str, caption: str, y_label: str) -> F
         lines=VARIANTS,
         panels=ALGORITHMS,
         selection=LAST,
-        shade=(5.0, 12.0),
+        shade="instructions",
         x_label="T",
         y_label=y_label,
         select_step=True,
@@ -104,7 +104,7 @@ class GridworldTask(Task[GridworldSetting]):
         TableSpec(
             name="gridworld",
             caption="Arriving at T exactly, as a share of the episodes where it is possible; the "
-            "reward; how late the agent is where it arrives; the share in which it never does. "
+            "reward; how far the arrival is from T; the share that never arrives. "
             "Greedy, unless actions are drawn. Each seed's agent is the one that was best on "
             "trained T during training.",
             rows=VARIANTS,

@@ -93,6 +93,9 @@ class SupervisedRun:
         """Returns nothing: the rows say all."""
         return {}
 
+    def close(self) -> None:
+        """Nothing was started."""
+
     def state_dict(self) -> dict[str, Any]:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
         return {

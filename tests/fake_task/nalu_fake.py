@@ -89,6 +89,9 @@ class FakeRun:
     def files(self) -> dict[str, bytes]:
         return {f"{seed}.txt": str(value).encode() for seed, value in self.values.items()}
 
+    def close(self) -> None:
+        self.mark("closed")
+
     def state_dict(self) -> dict[str, Any]:
         return {"step": self.step, "values": dict(self.values)}
 

@@ -67,7 +67,7 @@ def test_never_moving() -> None:
     assert (found.exact == 0).all()
     assert found.arrival.isna().all()
     assert (found.time == 10).all()
-    assert "late" not in shares(played)
+    assert shares(played, 10)["late"] == shares(played, 10)["off"] == 3.5  # never counts as 10
 
 
 @pytest.mark.parametrize("limit", [5, 9])
@@ -156,8 +156,9 @@ def test_means_of_each_instruction_by_hand() -> None:
 
 
 def test_shares_of_all_by_hand() -> None:
-    """Arrivals are late by 0, 2, 1 and 1."""
-    wanted = {"exact": 1 / 3, "inexact": 2 / 3, "reward": 0.6, "never": 1 / 3, "late": 1.0}
-    assert shares(PLAYED) == pytest.approx(wanted)
-    early = PLAYED.assign(arrival=PLAYED["arrival"] - 3)
-    assert shares(early)["late"] == -2.0
+    found = shares(PLAYED, 10)
+    wanted = {"exact": 1 / 3, "inexact": 2 / 3, "reward": 0.6, "never": 1 / 3}
+    assert found == pytest.approx({**wanted, "late": 17 / 6, "off": 17 / 6})
+    early = PLAYED.assign(arrival=PLAYED["instruction"] - 2)
+    assert shares(early, 10)["late"] == -2.0
+    assert shares(early, 10)["off"] == 2.0

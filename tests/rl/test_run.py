@@ -93,13 +93,13 @@ def test_the_kept_agent_is_the_one_with_the_best_score(run: GridworldRun) -> Non
     assert agent.about["seed"] == 3
     seed = entropy("gridworld", 3, "validation") % 2**31
     again = episodes(agent.network, agent.world, range(3, 6), 10, 8, seed=seed)
-    assert shares(again)["exact"] == agent.about["exact"]
+    assert shares(again, 8)["exact"] == agent.about["exact"]
 
 
 def test_of_equal_scores_the_later_agent_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     told = iter([0.2, 0.7, 0.7, 0.4])
 
-    def scored(played: pd.DataFrame) -> dict[str, float]:
+    def scored(played: pd.DataFrame, limit: int) -> dict[str, float]:
         exact = next(told, 0.0)
         return {"exact": exact, "inexact": 1 - exact, "reward": 0.5}
 
@@ -119,4 +119,25 @@ def test_seeds_are_trained_in_turn_and_differ() -> None:
     rows = run.rows().drop(columns="seed")
     half = len(rows) // 2
     assert not rows[:half].reset_index(drop=True).equals(rows[half:].reset_index(drop=True))
+    assert set(run.files()) == {"0.agent.pt", "1.agent.pt"}
+
+
+def test_a_seed_that_diverges_keeps_its_rows_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = runs.Training.advance
+
+    def advance(training: runs.Training) -> None:
+        if training.seed == 0 and training.scored == 1:
+            raise runs.DivergedError("2 updates in a row")
+        plain(training)
+
+    monkeypatch.setattr(runs.Training, "advance", advance)
+    run = finished(GridworldSetting(**SMALL), [0, 1])
+    rows = run.rows()
+    ends = rows[rows.metric == COMPLETED].set_index("seed")
+    assert list(ends.value) == [0.0, 1.0]
+    assert ends.reason[0] == "diverged at step 640: 2 updates in a row"
+    assert "validation" in set(rows[rows.seed == 0].split)
+    assert "greedy" not in set(rows[rows.seed == 0].split)
     assert set(run.files()) == {"0.agent.pt", "1.agent.pt"}

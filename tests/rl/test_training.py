@@ -173,7 +173,8 @@ def test_evaluation_is_greedy_over_the_range_of_training(kind: str, build: Any) 
     algorithm.train()
     told = algorithm.evaluate()["env_runners"]
     world = config(kind).world()
-    expected = shares(episodes(network_of(algorithm), world, [3, 4, 5], 100, world.time_limit))
+    played = episodes(network_of(algorithm), world, [3, 4, 5], 100, world.time_limit)
+    expected = shares(played, world.time_limit)
     assert told == pytest.approx(expected)
 
 
@@ -234,7 +235,7 @@ def test_learns(kind: str, build: Any) -> None:
     for _ in range(steps // 50_000):
         algorithm.train()
         played = episodes(network_of(algorithm), world, [3, 4, 5], 200, world.time_limit)
-        exact = shares(played)["exact"]
+        exact = shares(played, world.time_limit)["exact"]
         if exact >= 0.9:
             break
     assert exact >= 0.9

@@ -25,6 +25,8 @@ from nalu_ray.tasks.gridworld import TASK
         ({"variant": "gru"}, "unknown value 'gru'"),
         ({"wiring": "around"}, "unknown value 'around'"),
         ({"nac_init": "zeros"}, "nac_init"),
+        ({"far_instructions": "0:30"}, "each T must be 1 or more"),
+        ({"test_instructions": "13:20"}, "some T of instructions=(5, 12)"),
         ({"reward": "late"}, "unknown value 'late'"),
     ],
 )
@@ -39,6 +41,12 @@ def test_a_setting_says_what_is_built() -> None:
     assert setting.network() == NetworkConfig(variant="lstm_nac", hidden=32)
     world = setting.world()
     assert (world.instructions, world.c, world.show) == ((3, 9), 0.2, "first")
+
+
+def test_fields_that_a_variant_does_not_have_tell_no_settings_apart() -> None:
+    assert GridworldSetting(wiring="feedback", sparsity=1.0).id == GridworldSetting().id
+    ids = {GridworldSetting(variant="lstm_nac", wiring=w).id for w in ("feedback", "accumulator")}
+    assert len(ids) == 2
 
 
 def test_the_defaults_are_the_papers_task() -> None:
