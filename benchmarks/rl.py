@@ -3,7 +3,8 @@
     python benchmarks/rl.py [--seconds 30] [--hidden 64] [--only plain a3c]
 
 * plain: the loop that a script would have: one process, PyTorch alone, the same network and loss;
-* stock: RLlib's IMPALA with its own environment runner and loss, one runner, local learner;
+* stock: RLlib's IMPALA with its own environment runner and loss, on pixels, one runner;
+* stock, no pixels: the same on numbers of pictures, which is what ours works on;
 * impala, a3c: ours, with the runners of the laptop preset;
 * a3c in one process: no runners, one core.
 
@@ -164,8 +165,8 @@ def ours(kind: Any, runners: int, network: NetworkConfig, seconds: float) -> tup
     return trained(config, seconds)
 
 
-def stock(network: NetworkConfig, seconds: float) -> tuple[float, float]:
-    """RLlib's own IMPALA on pixels, each step a real one: it counts one too many an episode."""
+def stock(network: NetworkConfig, seconds: float, observation: str) -> tuple[float, float]:
+    """RLlib's own IMPALA, each step a real one: it counts one too many an episode."""
 
     def make(arguments: dict[str, Any]) -> Any:
         if "num_envs" in arguments:
@@ -175,7 +176,7 @@ def stock(network: NetworkConfig, seconds: float) -> tuple[float, float]:
     register_env("gridworld", make)
     config = (
         StockIMPALAConfig()
-        .environment("gridworld")
+        .environment("gridworld", env_config={"observation": observation})
         .env_runners(
             num_env_runners=1,
             num_envs_per_env_runner=ENVS,
@@ -226,7 +227,8 @@ def main() -> None:
     seconds = options.seconds
     rows: dict[str, Callable[[], tuple[float, float]]] = {
         "plain": lambda: plain(network, seconds),
-        "stock": lambda: stock(network, seconds),
+        "stock": lambda: stock(network, seconds, "pixels"),
+        "stock, no pixels": lambda: stock(network, seconds, "frame"),
         "impala": lambda: ours(IMPALAConfig, 1, network, seconds),
         "a3c": lambda: ours(A3CConfig, 2, network, seconds),
         "a3c in one process": lambda: ours(A3CConfig, 0, network, seconds),
