@@ -38,7 +38,7 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
         )
         .learners(num_learners=0, num_gpus_per_learner=int(device.type == "cuda"))
         .training(
-            lr=[[0, setting.lr], [steps, setting.lr * setting.lr_end]],
+            lr=_learning_rate(setting),
             entropy_coeff=[[0, setting.entropy], [steps, setting.entropy_end]],
             sparsity=[[0, 0.0], [steps // 3, 0.0], [2 * steps // 3, setting.sparsity]],
             gamma=setting.gamma,
@@ -54,6 +54,13 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
         )
         .debugging(seed=seed)
     )
+
+
+def _learning_rate(setting: GridworldSetting) -> list[list[float]]:
+    """A rise over the warm-up, then a fall to the end."""
+    low, high = setting.lr * setting.lr_end, setting.lr
+    rise = [[0, low], [setting.warmup, high]] if setting.warmup else [[0, high]]
+    return [*rise, [setting.steps, low]]
 
 
 def _cpus_of_a_process() -> float:

@@ -63,7 +63,13 @@ class GridworldSetting(NetworkConfig, Setting):
     runners: int = Field(1, ge=0, description="processes that play; 0: the trial's own")
     envs: int = Field(64, ge=1, description="environments a runner plays at once")
     fragment: int = Field(20, ge=1, description="steps of a rollout")
-    lr: float = Field(1e-3, gt=0, description="first learning rate; falls evenly")
+    lr: float = Field(1e-3, gt=0, description="highest learning rate; falls evenly to the end")
+    warmup: int = Field(
+        100_000,
+        ge=0,
+        description="environment steps over which the learning rate rises; RMSProp's first updates "
+        "are ten times too large, and several runners make them at once",
+    )
     lr_end: float = Field(0.05, ge=0, le=1, description="last learning rate, as a share of lr")
     nac_lr_factor: float = Field(
         10.0, gt=0, description="learning rate of a NAC's parameters, as a multiple of lr"
@@ -107,6 +113,8 @@ class GridworldSetting(NetworkConfig, Setting):
                 f"test_instructions={self.test_instructions}: T may be at most "
                 f"test_time_limit={self.test_time_limit}"
             )
+        if self.warmup >= self.steps:
+            raise ValueError(f"warmup={self.warmup}: must be below steps={self.steps}")
         low, high = self.instructions
         if self.test_instructions[0] > high or self.test_instructions[1] < low:
             raise ValueError(

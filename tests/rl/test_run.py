@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {
     "instructions": "3:5",
     "time_limit": 8,
     "steps": 2560,
+    "warmup": 0,
     "evaluations": 4,
     "runners": 0,
     "envs": 16,

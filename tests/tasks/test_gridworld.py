@@ -25,6 +25,7 @@ from nalu_ray.tasks.gridworld import TASK
         ({"variant": "gru"}, "unknown value 'gru'"),
         ({"wiring": "around"}, "unknown value 'around'"),
         ({"nac_init": "zeros"}, "nac_init"),
+        ({"steps": 1000}, "warmup=100000: must be below steps=1000"),
         ({"far_instructions": "0:30"}, "each T must be 1 or more"),
         ({"test_instructions": "13:20"}, "some T of instructions=(5, 12)"),
         ({"reward": "late"}, "unknown value 'late'"),
