@@ -114,10 +114,12 @@ def test_ray_gives_the_rows_of_a_local_run_under_readable_names(
     assert not list(Path("on_ray").glob(".*"))
 
     wanted = {f"fake a lr={lr} wrong=no seeds {s}" for lr in (0.1, 0.01) for s in ("0-4", "5-9")}
+    # other tests leave thousands of calls of actors behind
+    finished_tasks = [("type", "=", "NORMAL_TASK"), ("state", "=", "FINISHED")]
     until(
         lambda: (
             wanted
-            <= {t.name for t in list_tasks(address=cluster, limit=1000) if t.state == "FINISHED"}
+            <= {t.name for t in list_tasks(address=cluster, limit=1000, filters=finished_tasks)}
         )
     )
     slots = [
