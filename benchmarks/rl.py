@@ -1,5 +1,6 @@
 """Trained environment steps a second of the gridworld, in one run on one machine.
 
+    pip install psutil
     python benchmarks/rl.py [--seconds 30] [--hidden 64] [--only plain a3c]
 
 * plain: the loop that a script would have: one process, PyTorch alone, the same network and loss;
@@ -208,7 +209,8 @@ def stock(network: NetworkConfig, seconds: float, observation: str) -> tuple[flo
         length = runners.get("episode_len_mean", np.nan)
         if np.isfinite(length):
             share = length / (length + 1)
-        return int(result["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] * share)
+        learners = result.get("learners", {}).get("__all_modules__", {})  # none at first
+        return int(learners.get("num_env_steps_trained_lifetime", 0) * share)
 
     try:
         return measure(advance, seconds)
