@@ -6,6 +6,7 @@ that asked for it is gone.
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import re
@@ -59,6 +60,12 @@ class Trial:
         self.made_by: dict[str, Any] = {}
         self.resumed: dict[str, Any] = {}
         self._before = 0.0
+        self._has_state = False
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """Where rows and states go."""
+        return Store(self.spec.out)
 
     def __iter__(self) -> Iterator[Report]:
         """Works to the end, stores the rows and reports so. Never raises a task's error."""
@@ -74,7 +81,8 @@ class Trial:
         finally:
             self._close()
         _free_gpu(self.spec)
-        states.drop(Store(self.spec.out), self.spec.task, self.spec.key)
+        if self._has_state:
+            states.drop(self.store, self.spec.task, self.spec.key)
         yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
 
     @property
@@ -88,11 +96,12 @@ class Trial:
 
         self.started = time.time()  # a process loads torch once, for all its trials
         torch.set_num_threads(self.spec.threads)
-        self.made_by = provenance()  # of the code as it is now, not when the rows are written
+        self.made_by = self._provenance()  # of the code as it is now, not when rows are written
         self.run = self._build()
         try:
-            state = states.load(Store(self.spec.out), self.spec.task, self.spec.key)
+            state = states.load(self.store, self.spec.task, self.spec.key)
             if state is not None:
+                self._has_state = True
                 self._resume(state)
         except Exception as error:  # of another version, or damaged: a fresh start is always right
             name = self.spec.label
@@ -149,7 +158,7 @@ class Trial:
         """Stores a failed row for each seed, and the traceback beside them."""
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
-        path = Store(self.spec.out).write_text(self.spec.task, name, text)
+        path = self.store.write_text(self.spec.task, name, text)
         self.fail_with(f"{type(error).__name__}: {error} (traceback: {path})", step)
 
     def fail_with(self, reason: str, step: int) -> None:
@@ -189,23 +198,26 @@ class Trial:
         about = {"seconds": self.seconds, "step": step, "commit": self.made_by["commit"]}
         torch.save({"run": self._running().state_dict(), **about}, buffer)
         try:
-            states.save(Store(self.spec.out), self.spec.task, self.spec.key, buffer.getvalue())
+            states.save(self.store, self.spec.task, self.spec.key, buffer.getvalue())
+            self._has_state = True
         except StoreError as error:  # the run itself is well
             log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
-        made_by = self.made_by or provenance()
-        if made_by["commit"] is None:  # a node of a cluster holds the code without its history
-            made_by = {**made_by, "commit": self.spec.commit}
         manifest = {
             "spec": _without_passwords(self.spec.model_dump(mode="json")),
             "seconds": self.seconds,
             "started": self.started,
             "resumed": self.resumed,
-            **made_by,
+            **(self.made_by or self._provenance()),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
-        Store(self.spec.out).write(self.spec.setting, key, rows, manifest, beside)
+        self.store.write(self.spec.setting, key, rows, manifest, beside)
+
+    def _provenance(self) -> dict[str, Any]:
+        found = provenance()
+        # a node of a cluster holds the code without its history
+        return found if found["commit"] is not None else {**found, "commit": self.spec.commit}
 
 
 def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:

@@ -11,10 +11,10 @@ from nalu_ray.config import ConfigError, did_you_mean
 from nalu_ray.results import files
 from nalu_ray.results.store import Store
 from nalu_ray.rl.agent import Agent, AgentError, about
+from nalu_ray.rl.rollout import TASK
 
 log = logging.getLogger(__name__)
 
-TASK = "gridworld"
 ENDING = ".agent.pt"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import asdict
 from typing import Any
@@ -71,5 +72,18 @@ def _cpus_of_a_process() -> float:
 
 
 def build(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
-    """Returns the algorithm of one seed, ready to train."""
+    """Returns the algorithm of one seed, ready to train; starts a Ray where none was started."""
+    _need_ray(setting)
     return configure(setting, seed, device).build_algo()
+
+
+def _need_ray(setting: GridworldSetting) -> None:
+    """Starts a Ray of this process alone; the process's end stops it."""
+    if not ray.is_initialized():
+        ray.init(
+            address="local",
+            num_cpus=max(1, setting.runners),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )

@@ -11,6 +11,8 @@ from torch.nn.functional import linear, pad
 
 from nalu_ray.layers import LSTM, NAC, Init, lstm_steps
 
+REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
+
 
 class Core(nn.Module):
     """``state_size`` numbers of memory an environment, ``features`` numbers out.
@@ -43,7 +45,8 @@ class LSTMCore(Core):
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
         x = torch.cat([vision, self.scale * instruction[..., None]], -1)
-        out, last = self.lstm.sequence(x, keep, _halves(state))
+        h, c = state.chunk(2, -1)
+        out, last = self.lstm.sequence(x, keep, (h, c))
         return out, torch.cat(last, -1)
 
 
@@ -144,11 +147,3 @@ class NACCore(Core):
         near = torch.tanh(left[..., None] * self.scale + self.bias).flatten(-2)
         features = torch.relu(self.join(torch.cat([vision, near], -1)))
         return features, torch.stack([count, told], -1)
-
-
-REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
-
-
-def _halves(state: Tensor) -> tuple[Tensor, Tensor]:
-    h, c = state.chunk(2, -1)
-    return h, c

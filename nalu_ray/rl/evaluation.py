@@ -49,7 +49,7 @@ def episodes(
         len(chosen),
         autoreset_mode=AutoresetMode.SAME_STEP,
         observation="frame",
-        **{field.name: getattr(rules, field.name) for field in dataclasses.fields(rules)},
+        **dataclasses.asdict(rules),
     )
     seen, _ = env.reset(seed=seed, options={"instruction": chosen})
     distance = env.distance.copy()
@@ -67,6 +67,12 @@ def episodes(
     return pd.DataFrame(
         {"instruction": chosen, "distance": distance, "arrival": arrival, "reward": reward}
     )
+
+
+def on_trained(network: Network, world: World, each: int, *, seed: int = 0) -> pd.DataFrame:
+    """Plays every T of a world's own range under its time limit, greedy; see :func:`episodes`."""
+    low, high = world.instruction_range
+    return episodes(network, world, range(low, high + 1), each, world.time_limit, seed=seed)
 
 
 def per_instruction(played: pd.DataFrame, limit: int) -> pd.DataFrame:

@@ -79,8 +79,7 @@ def play(
         seed: of starts and draws.
     """
     rules = dataclasses.replace(agent.world, instructions=instruction, time_limit=time_limit)
-    arguments = {field.name: getattr(rules, field.name) for field in dataclasses.fields(rules)}
-    env = TimeGridworldEnv(observation="frame", **arguments)
+    env = TimeGridworldEnv(observation="frame", **dataclasses.asdict(rules))
     for episode in range(episodes):
         seen, info = env.reset(seed=seed if episode == 0 else None)
         player = agent.player(1, greedy=greedy, seed=seed + episode)

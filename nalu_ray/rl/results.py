@@ -18,7 +18,7 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from nalu_ray.rl.evaluation import episodes, shares
+from nalu_ray.rl.evaluation import on_trained, shares
 from nalu_ray.rl.learner import DROPPED, LR, STALENESS, UPDATES
 from nalu_ray.rl.runner import EXACT_MEAN, NEVER_MEAN
 from nalu_ray.rl.state import network_of
@@ -68,10 +68,7 @@ def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
     Reported under ``evaluation/env_runners`` is what :func:`nalu_ray.rl.evaluation.shares` says.
     """
     world = algorithm.config.world()
-    low, high = world.instruction_range
-    told = range(low, high + 1)
-    network = network_of(algorithm)
-    played = episodes(network, world, told, EVALUATION_EPISODES, world.time_limit)
+    played = on_trained(network_of(algorithm), world, EVALUATION_EPISODES)
     logger = MetricsLogger(root=False)
     for name, value in shares(played, world.time_limit).items():
         logger.log_value(name, value, reduce="mean")

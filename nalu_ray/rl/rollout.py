@@ -15,7 +15,7 @@ from envs import TimeGridworldVectorEnv
 from nalu_ray.rl.network import Network
 from nalu_ray.seeding import entropy, generator
 
-TASK = "gridworld"  # of the random streams
+TASK = "gridworld"  # names the random streams, and the folder of the results
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-import ray
 import torch
 
 from nalu_ray.results.store import COLUMNS, COMPLETED
 from nalu_ray.rl import state as states
 from nalu_ray.rl.agent import Agent
+from nalu_ray.rl.agents import ENDING
 from nalu_ray.rl.algorithms import build
-from nalu_ray.rl.evaluation import METRICS, episodes, per_instruction, reach, shares
+from nalu_ray.rl.evaluation import METRICS, episodes, on_trained, per_instruction, reach, shares
 from nalu_ray.rl.learner import DivergedError
 from nalu_ray.rl.results import figures
+from nalu_ray.rl.rollout import TASK
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy
 from nalu_ray.task import Progress
@@ -60,7 +60,7 @@ class GridworldRun:
     def files(self) -> dict[str, bytes]:
         """Returns each seed's agent of the best score in training's range of T."""
         kept = (seed for seed in self.finished if seed["agent"])
-        return {f"{seed['seed']}.agent.pt": seed["agent"] for seed in kept}
+        return {f"{seed['seed']}{ENDING}": seed["agent"] for seed in kept}
 
     def close(self) -> None:
         """Ends the processes of the seed that was under way."""
@@ -92,7 +92,6 @@ class Training:
     """
 
     def __init__(self, setting: GridworldSetting, seed: int, device: torch.device) -> None:
-        _need_ray(setting)
         self.setting, self.seed, self.world = setting, seed, setting.world()
         self.algorithm: Any = build(setting, seed, device)
         self.step = 0
@@ -166,18 +165,10 @@ class Training:
         self.best = (state["best"][0], state["best"][1])
 
     def _score(self, told: dict[str, float]) -> None:
-        setting = self.setting
         network = states.network_of(self.algorithm)
-        low, high = setting.instructions
-        played = episodes(
-            network,
-            self.world,
-            range(low, high + 1),
-            setting.validation_episodes,
-            setting.time_limit,
-            seed=entropy("gridworld", self.seed, "validation") % 2**31,
-        )
-        score = shares(played, setting.time_limit)
+        seed = entropy(TASK, self.seed, "validation") % 2**31
+        played = on_trained(network, self.world, self.setting.validation_episodes, seed=seed)
+        score = shares(played, self.world.time_limit)
         for metric, value in score.items():
             self._row("validation", metric, value)
         for metric in ("return", "exact", "dropped"):
@@ -205,7 +196,7 @@ class Training:
     def _test(self) -> None:
         """Plays the test and turns it into rows."""
         setting, network = self.setting, Agent.from_bytes(self.agent).network
-        seed = entropy("gridworld", self.seed, "test") % 2**31
+        seed = entropy(TASK, self.seed, "test") % 2**31
         low, high = setting.test_instructions
 
         def play(times: Sequence[int], each: int, limit: int, greedy: bool = True) -> pd.DataFrame:
@@ -250,16 +241,4 @@ class Training:
                 "value": float(value),
                 "reason": None,
             }
-        )
-
-
-def _need_ray(setting: GridworldSetting) -> None:
-    """Starts a Ray of this process where none was started; the process's end stops it."""
-    if not ray.is_initialized():
-        ray.init(
-            address="local",
-            num_cpus=max(1, setting.runners),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
         )

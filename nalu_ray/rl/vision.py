@@ -48,11 +48,9 @@ class Vision(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(..., P, P, 3) uint8 to (..., features)."""
-        flat = pixels.flatten(0, -4) if pixels.dim() > 4 else pixels
-        images = flat.movedim(-1, -3).float() / 255
-        seen = torch.relu(self.conv(images)).movedim(-3, -1).flatten(-3)
-        found: Tensor = torch.relu(self.linear(seen))
-        return found.unflatten(0, pixels.shape[:-3]) if pixels.dim() > 4 else found
+        images = pixels.reshape(-1, *pixels.shape[-3:]).movedim(-1, -3).float() / 255
+        seen = torch.relu(self.conv(images)).movedim(-3, -1).flatten(1)
+        return torch.relu(self.linear(seen)).reshape(*pixels.shape[:-3], -1)
 
     def table(self, frames: Tensor | None = None) -> Tensor:
         """(B,) numbers of pictures to (B, features); of all pictures where none are named."""

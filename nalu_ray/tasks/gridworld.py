@@ -131,18 +131,19 @@ class GridworldTask(Task[GridworldSetting]):
         _figure(
             "gridworld_far", "exact", "far", "Exact arrivals far beyond training.", "exact share"
         ),
-        FigureSpec(
-            name="gridworld_learning",
-            caption="Share of exact arrivals on trained T during training, greedy.",
-            metric="exact",
-            split="validation",
-            x="step",
-            lines=VARIANTS,
-            panels=ALGORITHMS,
-            selection=LAST,
-            x_label="environment steps",
-            y_label="exact share",
-            problem=PROBLEM,
+        _figure(
+            "gridworld_learning",
+            "exact",
+            "validation",
+            "Share of exact arrivals on trained T during training, greedy.",
+            "exact share",
+        ).model_copy(
+            update={
+                "x": "step",
+                "x_label": "environment steps",
+                "shade": None,
+                "select_step": False,
+            }
         ),
     )
 
