@@ -34,7 +34,7 @@ def module(name: str) -> types.ModuleType:
 
 
 def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers.registry, "_entries", dict(layers.registry._entries))
+    monkeypatch.setattr(layers.registry._layers, "entries", dict(layers.registry._layers.entries))
     module("layer")
     assert "clamped" in layers.names()
     network = layers.build("clamped", 4, 2, 1)

@@ -1,4 +1,4 @@
-"""Long short-term memory over rows in which episodes end: its state is reset inside.
+"""Long short-term memory, also over rows in which episodes end: its state is reset inside.
 
 Hochreiter and Schmidhuber, "Long Short-Term Memory" (1997), with the forget gate of Gers et al.
 (2000): the equations of ``torch.nn.LSTM``, which has no resets and no rule under ``vmap``.
@@ -7,18 +7,19 @@ Hochreiter and Schmidhuber, "Long Short-Term Memory" (1997), with the forget gat
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ._checks import check_count
+from .cell import Cell, State
+from .cells import register_cell
 
-State = tuple[Tensor, Tensor]
 
-
-class LSTM(nn.Module):
+@register_cell("lstm", label="LSTM", citation="Hochreiter and Schmidhuber (1997)")
+class LSTM(Cell):
     """One layer.
 
     Written out::
@@ -29,7 +30,7 @@ class LSTM(nn.Module):
 
     Args:
         in_features: size of the input's last axis.
-        hidden_features: size of h and of c.
+        hidden_features: size of h and of c, the two tensors of the state.
 
     Raises:
         ValueError: if a size is below 1.
@@ -39,7 +40,7 @@ class LSTM(nn.Module):
         super().__init__()
         check_count("in_features", in_features)
         check_count("hidden_features", hidden_features)
-        self.in_features, self.hidden_features = in_features, hidden_features
+        self.in_features, self.out_features = in_features, hidden_features
         self.weight_x = nn.Parameter(torch.empty(4 * hidden_features, in_features))
         self.weight_h = nn.Parameter(torch.empty(4 * hidden_features, hidden_features))
         self.bias = nn.Parameter(torch.empty(4 * hidden_features))
@@ -47,23 +48,18 @@ class LSTM(nn.Module):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the weights from U(-r, r), r = 1 / sqrt(hidden), as torch does; biases are 0."""
-        bound = 1 / math.sqrt(self.hidden_features)
+        bound = 1 / math.sqrt(self.out_features)
         with torch.no_grad():
             self.weight_x.uniform_(-bound, bound, generator=generator)
             self.weight_h.uniform_(-bound, bound, generator=generator)
             self.bias.zero_()
 
-    def forward(self, x: Tensor, state: State) -> State:
-        """One step: (..., in_features) and the state to the next state ``h, c``."""
-        h, c = state
-        size = self.hidden_features
-        gates = x @ self.weight_x.mT + h @ self.weight_h.mT + self.bias
-        i, f, o = torch.sigmoid(gates[..., : 3 * size]).split(size, -1)
-        c = f * c + i * torch.tanh(gates[..., 3 * size :])
-        return o * torch.tanh(c), c
+    def initial(self, batch: int, like: Tensor) -> State:
+        zeros = like.new_zeros(batch, self.out_features)
+        return zeros, zeros
 
-    def sequence(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
-        """Many steps at once, equal to :meth:`forward` step by step, at half the time.
+    def with_resets(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
+        """Reads sequences in which the state is reset to 0.
 
         Args:
             x: (steps, batch, in_features).
@@ -73,16 +69,40 @@ class LSTM(nn.Module):
         Returns:
             Every h, (steps, batch, hidden_features), and the last state.
         """
-        projected = nn.functional.linear(x, self.weight_x, self.bias)
-        h, c = lstm_steps(projected, keep, state, self.weight_h)
+        h, c = lstm_steps(self._project(x, ()), state, self.weight_h, keep=keep)
         return h, (h[-1], c)
 
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, hidden_features={self.hidden_features}"
+    def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
+        return nn.functional.linear(x, self.weight_x, self.bias)
+
+    def _step(
+        self, projected: Tensor, state: State, weights: tuple[Tensor, ...]
+    ) -> tuple[Tensor, State]:
+        h, c = state
+        size = self.out_features
+        gates = projected + h @ self.weight_h.mT
+        i, f, o = torch.sigmoid(gates[..., : 3 * size]).split(size, -1)
+        c = f * c + i * torch.tanh(gates[..., 3 * size :])
+        h = o * torch.tanh(c)
+        return h, (h, c)
+
+    def _sequence(self, x: Tensor, state: State, active: Tensor | None) -> tuple[Tensor, State]:
+        if not len(x):
+            return x.new_zeros(0, x.shape[1], self.out_features), state
+        h, c = lstm_steps(self._project(x, ()), state, self.weight_h, active=active)
+        if active is None:
+            return h, (h[-1], c)
+        # a row without any step keeps its state and puts out nothing
+        return h * active[0][:, None], (h[-1], c)
 
 
 def lstm_steps(
-    projected: Tensor, keep: Tensor, state: State, weight: Tensor
+    projected: Tensor,
+    state: State,
+    weight: Tensor,
+    *,
+    keep: Tensor | None = None,
+    active: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The recurrence of an LSTM whose h may end in K units that are linear, without gates.
 
@@ -90,16 +110,20 @@ def lstm_steps(
     LSTM that both sees h and is seen by the gates.
 
     Args:
-        projected: (steps, batch, 4 hidden + K), what the inputs add to gates and linear units.
-        keep: (steps, batch), 0 where the state is reset before that step, else 1.
+        projected: (steps, batch, 4 hidden + K), what the inputs add to gates and linear units; at
+            least one step.
         state: h with the linear units, (batch, hidden + K), and c, (batch, hidden).
         weight: (4 hidden + K, hidden + K), what h and the linear units add.
+        keep: (steps, batch), 0 where the state is reset before that step, else 1.
+        active: (steps, batch), false where the state stays as it is.
 
     Returns:
         Every h with the linear units, (steps, batch, hidden + K), and the last c.
     """
-    out, c = _Steps.apply(projected, keep[..., None], *state, weight)
-    return out, c
+    keep = None if keep is None else keep[..., None]
+    active = None if active is None else active[..., None]
+    out, c, *_ = _Steps.apply(projected, keep, active, *state, weight)
+    return cast(Tensor, out), cast(Tensor, c)
 
 
 class _Steps(torch.autograd.Function):
@@ -107,50 +131,97 @@ class _Steps(torch.autograd.Function):
 
     A step's few tensors lie in one buffer for all steps, what does not depend on the next step is
     computed for all of them at once, and the weight's gradient is one product, not one a step.
+    Under vmap, seeds are an axis before the batch, and a step is still one product.
     """
 
     @staticmethod
     def forward(  # noqa: PLR0917 (autograd passes them so)
-        ctx: Any, projected: Tensor, keep: Tensor, h: Tensor, c: Tensor, weight: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        steps, batch, size, wide = len(projected), *c.shape, h.shape[1]
-        gates = projected.clone()
-        h_in, out = (projected.new_empty(steps, batch, wide) for _ in range(2))
-        c_in, squashed = (projected.new_empty(steps, batch, size) for _ in range(2))
-        for t in range(steps):
-            torch.mul(h, keep[t], out=h_in[t])
-            torch.mul(c, keep[t], out=c_in[t])
-            gate = gates[t].addmm_(h_in[t], weight.mT)
-            gate[:, : 3 * size].sigmoid_()
-            gate[:, 3 * size : 4 * size].tanh_()
-            i, f, o, u = gate[:, : 4 * size].split(size, 1)
+        projected: Tensor,
+        keep: Tensor | None,
+        active: Tensor | None,
+        h: Tensor,
+        c: Tensor,
+        weight: Tensor,
+    ) -> tuple[Tensor, ...]:
+        size, gates = c.shape[-1], projected.clone()
+        h_in, out = (projected.new_empty(len(projected), *h.shape) for _ in range(2))
+        c_in, squashed = (projected.new_empty(len(projected), *c.shape) for _ in range(2))
+        for t, gate in enumerate(gates):
+            if keep is None:
+                h_in[t], c_in[t] = h, c
+            else:
+                torch.mul(h, keep[t], out=h_in[t])
+                torch.mul(c, keep[t], out=c_in[t])
+            _add_product(gate, h_in[t], weight.mT)
+            gate[..., : 3 * size].sigmoid_()
+            gate[..., 3 * size : 4 * size].tanh_()
+            i, f, o, u = gate[..., : 4 * size].split(size, -1)
             c = torch.addcmul(i * u, f, c_in[t])
             torch.tanh(c, out=squashed[t])
             h = out[t]
-            torch.mul(o, squashed[t], out=h[:, :size])
-            h[:, size:] = gate[:, 4 * size :]
-        ctx.save_for_backward(gates, h_in, c_in, squashed, keep, weight)
-        return out, c
+            torch.mul(o, squashed[t], out=h[..., :size])
+            h[..., size:] = gate[..., 4 * size :]
+            if active is not None:
+                c = torch.where(active[t], c, c_in[t])
+                h.copy_(torch.where(active[t], h, h_in[t]))
+        return out, c, gates, h_in, c_in, squashed
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, keep, active, _, _, weight = inputs
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.save_for_backward(*output[2:], keep, active, weight)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor, d_c: Tensor) -> tuple[Tensor | None, ...]:
-        gates, h_in, c_in, squashed, keep, weight = ctx.saved_tensors
-        steps, _, size = c_in.shape
-        i, f, o, u = gates[..., : 4 * size].split(size, 2)
-        by_c = torch.cat([u * i * (1 - i), c_in * f * (1 - f)], 2), i * (1 - u * u)
+    def backward(ctx: Any, d_out: Tensor, d_c: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        gates, h_in, c_in, squashed, keep, active, weight = ctx.saved_tensors
+        steps, size = len(c_in), c_in.shape[-1]
+        i, f, o, u = gates[..., : 4 * size].split(size, -1)
+        by_c = torch.cat([u * i * (1 - i), c_in * f * (1 - f)], -1), i * (1 - u * u)
         by_h = squashed * o * (1 - o), o * (1 - squashed * squashed)
         d_gates = torch.empty_like(gates)
         d_h = torch.zeros_like(d_out[0])
         for t in range(steps - 1, -1, -1):
             d_h = d_h + d_out[t]
-            d_gate, d_hidden = d_gates[t], d_h[:, :size]
+            if active is not None:
+                kept_h, kept_c = (d.masked_fill(active[t], 0) for d in (d_h, d_c))
+                d_h, d_c = d_h - kept_h, d_c - kept_c
+            d_gate, d_hidden = d_gates[t], d_h[..., :size]
             d_c = torch.addcmul(d_c, d_hidden, by_h[1][t])
-            torch.mul(d_c.repeat(1, 2), by_c[0][t], out=d_gate[:, : 2 * size])
-            torch.mul(d_hidden, by_h[0][t], out=d_gate[:, 2 * size : 3 * size])
-            torch.mul(d_c, by_c[1][t], out=d_gate[:, 3 * size : 4 * size])
-            d_gate[:, 4 * size :] = d_h[:, size:]
-            d_h = (d_gate @ weight) * keep[t]
-            d_c = d_c * f[t] * keep[t]
-        d_weight = d_gates.flatten(0, 1).mT @ h_in.flatten(0, 1)
-        return d_gates, None, d_h, d_c, d_weight
+            torch.mul(torch.cat([d_c, d_c], -1), by_c[0][t], out=d_gate[..., : 2 * size])
+            torch.mul(d_hidden, by_h[0][t], out=d_gate[..., 2 * size : 3 * size])
+            torch.mul(d_c, by_c[1][t], out=d_gate[..., 3 * size : 4 * size])
+            d_gate[..., 4 * size :] = d_h[..., size:]
+            d_h, d_c = d_gate @ weight, d_c * f[t]
+            if keep is not None:
+                d_h, d_c = d_h * keep[t], d_c * keep[t]
+            if active is not None:
+                d_h, d_c = d_h + kept_h, d_c + kept_c
+        rows = (d.movedim(0, -3).flatten(-3, -2) for d in (d_gates, h_in))
+        d_gates_rows, h_rows = rows
+        return d_gates, None, None, d_h, d_c, d_gates_rows.mT @ h_rows
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor | None) -> Any:
+        """Moves the seeds to before the batch: axis 1 of what has steps, axis 0 of the rest."""
+        moved: list[Tensor | None] = []
+        for tensor, dim, place in zip(args, in_dims, (1, 1, 1, 0, 0, 0), strict=True):
+            if tensor is None:
+                moved.append(None)
+            elif dim is not None:
+                moved.append(tensor.movedim(dim, place))
+            else:
+                added = tensor.unsqueeze(place)
+                sizes = [info.batch_size if axis == place else -1 for axis in range(added.dim())]
+                moved.append(added.expand(sizes))
+        return _Steps.apply(*moved), (1, 0, 1, 1, 1, 1)
+
+
+def _add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
+    if total.dim() == 2:
+        total.addmm_(x, weight)
+    elif total.dim() == 3:
+        total.baddbmm_(x, weight)
+    else:  # vmap within vmap
+        total.add_(x @ weight)

@@ -34,7 +34,7 @@ Factory = TypeVar("Factory", bound=Callable[..., nn.Module])
 
 
 class UnknownLayerError(ValueError):
-    """No layer has this name."""
+    """No layer, or no cell, has this name."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class LayerEntry:
         name: what ``layer=`` takes, and what rows store.
         label: what tables and figures print.
         factory: ``(in_features, hidden_features, out_features, hidden_layers=1, **options)`` to
-            the network; its keyword-only parameters are its options.
+            the network, ``(in_features, hidden_features, **options)`` to a cell; its keyword-only
+            parameters are its options.
         citation: where the layer comes from.
     """
 
@@ -61,51 +62,88 @@ class LayerEntry:
         return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-_entries: dict[str, LayerEntry] = {}
+class Registry:
+    """Factories by name.
 
-
-def register(name: str, *, label: str, citation: str = "") -> Callable[[Factory], Factory]:
-    """Make a factory known under ``name``; see :class:`LayerEntry` for the arguments.
-
-    Raises:
-        TypeError: if the factory does not start with the parameters in ``SHAPE``.
-        ValueError: if another factory holds the name.
+    Args:
+        kind: what they make, for messages.
+        shape: parameters that each factory starts with.
     """
 
-    def decorate(factory: Factory) -> Factory:
-        parameters = tuple(inspect.signature(factory).parameters)
-        if parameters[: len(SHAPE)] != SHAPE:
-            raise TypeError(f"layer {name!r}: its factory must start with {SHAPE}: {parameters}")
-        held = _entries.get(name)
-        # A module that is imported anew may register anew.
-        if held is not None and held.factory.__module__ != factory.__module__:
-            raise ValueError(
-                f"layer {name!r} of {factory.__module__} is taken by {held.factory.__module__}"
-            )
-        _entries[name] = LayerEntry(name, label, factory, citation)
-        return factory
+    def __init__(self, kind: str, shape: tuple[str, ...]) -> None:
+        self.kind, self.shape = kind, shape
+        self.entries: dict[str, LayerEntry] = {}
 
-    return decorate
+    def register(
+        self, name: str, *, label: str, citation: str = ""
+    ) -> Callable[[Factory], Factory]:
+        """Make a factory known under ``name``; see :class:`LayerEntry` for the arguments.
+
+        Raises:
+            TypeError: if the factory does not start with the parameters in ``shape``.
+            ValueError: if another factory holds the name.
+        """
+
+        def decorate(factory: Factory) -> Factory:
+            parameters = tuple(inspect.signature(factory).parameters)
+            if parameters[: len(self.shape)] != self.shape:
+                text = f"{self.kind} {name!r}: its factory must start with {self.shape}"
+                raise TypeError(f"{text}: {parameters}")
+            held = self.entries.get(name)
+            # A module that is imported anew may register anew.
+            if held is not None and held.factory.__module__ != factory.__module__:
+                raise ValueError(
+                    f"{self.kind} {name!r} of {factory.__module__} is taken by "
+                    f"{held.factory.__module__}"
+                )
+            self.entries[name] = LayerEntry(name, label, factory, citation)
+            return factory
+
+        return decorate
+
+    def names(self) -> list[str]:
+        """Every name that :meth:`build` takes, sorted."""
+        _discover()
+        return sorted(self.entries)
+
+    def get(self, name: str) -> LayerEntry:
+        """The entry of a name.
+
+        Raises:
+            UnknownLayerError: if there is none; the message suggests the nearest and lists all.
+        """
+        known = self.names()
+        if name not in self.entries:
+            near = get_close_matches(name.lower(), known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            allowed = ", ".join(known)
+            raise UnknownLayerError(f"unknown {self.kind} {name!r}.{hint} Allowed: {allowed}")
+        return self.entries[name]
+
+    def build(self, name: str, *shape: int, **options: object) -> nn.Module:
+        """What the factory of a name makes.
+
+        Args:
+            name: one of :meth:`names`.
+            shape: the factory's first arguments.
+            options: passed to the factory.
+
+        Raises:
+            UnknownLayerError: if there is no such name.
+            TypeError: if the factory does not take one of the options.
+            ValueError: if a size is out of range.
+        """
+        entry = self.get(name)
+        for option in options:
+            if option not in entry.options:
+                allowed = ", ".join(entry.options) or "none"
+                text = f"{self.kind} {name!r} has no option {option!r}"
+                raise TypeError(f"{text}; its options: {allowed}")
+        return entry.factory(*shape, **options)
 
 
-def names() -> list[str]:
-    """Every name that :func:`build` takes, sorted."""
-    _discover()
-    return sorted(_entries)
-
-
-def get(name: str) -> LayerEntry:
-    """The entry of a name.
-
-    Raises:
-        UnknownLayerError: if there is none; the message suggests the nearest and lists all.
-    """
-    known = names()
-    if name not in _entries:
-        near = get_close_matches(name.lower(), known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UnknownLayerError(f"unknown layer {name!r}.{hint} Allowed: {', '.join(known)}")
-    return _entries[name]
+_layers = Registry("layer", SHAPE)
+register, names, get = _layers.register, _layers.names, _layers.get
 
 
 def build(
@@ -135,12 +173,8 @@ def build(
         TypeError: if the layer does not take one of the options.
         ValueError: if a size is out of range.
     """
-    entry = get(name)
-    for option in options:
-        if option not in entry.options:
-            allowed = ", ".join(entry.options) or "none"
-            raise TypeError(f"layer {name!r} has no option {option!r}; its options: {allowed}")
-    return entry.factory(in_features, hidden_features, out_features, hidden_layers, **options)
+    shape = (in_features, hidden_features, out_features, hidden_layers)
+    return _layers.build(name, *shape, **options)
 
 
 def _discover() -> None:

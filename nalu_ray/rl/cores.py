@@ -46,7 +46,7 @@ class LSTMCore(Core):
     ) -> tuple[Tensor, Tensor]:
         x = torch.cat([vision, self.scale * instruction[..., None]], -1)
         h, c = state.chunk(2, -1)
-        out, last = self.lstm.sequence(x, keep, (h, c))
+        out, last = self.lstm.with_resets(x, keep, (h, c))
         return out, torch.cat(last, -1)
 
 
@@ -98,7 +98,7 @@ class FeedbackNACCore(LSTMCore):
             projected = torch.cat([projected, told * count[:, 0]], -1)
             weight = torch.cat([weight, count[:, 1:]])
         h, c = state.split([self.hidden + self.units, self.hidden], -1)
-        out, c = lstm_steps(projected, keep, (h, c), weight)
+        out, c = lstm_steps(projected, (h, c), weight, keep=keep)
         return out[..., : self.hidden], torch.cat([out[-1], c], -1)
 
 

@@ -33,7 +33,7 @@ register("{name}", label="Doubled")(Stacked(Doubled))
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a test registers and imports."""
     names()
-    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(registry._layers, "entries", dict(registry._layers.entries))
     before = set(sys.modules)
     yield
     for module in set(sys.modules) - before:

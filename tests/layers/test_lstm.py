@@ -53,13 +53,13 @@ def twin(own: LSTM) -> nn.LSTM:
 def stepwise(own: LSTM, x: Tensor, keep: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     out = []
     for seen, kept in zip(x, keep[..., None], strict=True):
-        h, c = own(seen, (h * kept, c * kept))
-        out.append(h)
+        put_out, (h, c) = own.step(seen, (h * kept, c * kept))
+        out.append(put_out)
     return torch.stack(out), h, c
 
 
 def all_at_once(own: LSTM, x: Tensor, keep: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-    out, (last, cell) = own.sequence(x, keep, (h, c))
+    out, (last, cell) = own.with_resets(x, keep, (h, c))
     return out, last, cell
 
 
@@ -130,7 +130,7 @@ def test_linear_units_beside_the_lstm() -> None:
     inputs = [value.requires_grad_() for value in inputs]
 
     def at_once(projected: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-        return lstm_steps(projected, broken(), (h, c), weight)
+        return lstm_steps(projected, (h, c), weight, keep=broken())
 
     projected, h, c, weight = inputs
     wanted = []
@@ -184,20 +184,48 @@ def test_no_gradient_passes_a_reset() -> None:
     assert (x.grad[:3, 0] != 0).all()
 
 
-def test_stacked_weights() -> None:
-    """``forward`` under vmap, as replicas are trained: each slice is one layer."""
+@pytest.mark.parametrize("lengths", [None, torch.tensor([7, 0, 3])])
+def test_stacked_weights(lengths: Tensor | None) -> None:
+    """Sequences under vmap, as replicas are trained: each slice is one layer, backward too."""
     layers = [layer(seed) for seed in range(3)]
     weights, _ = torch.func.stack_module_state(layers)
-    x, (h, c) = drawn(3, BATCH, INPUTS), state()
+    x, start = drawn(3, BATCH, STEPS, INPUTS), state()
 
-    def one(weight: dict[str, Tensor], seen: Tensor) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = torch.func.functional_call(layers[0], weight, (seen, (h, c)))
-        return found
+    def one(weight: dict[str, Tensor], seen: Tensor) -> tuple[Tensor, ...]:
+        out, (h, c) = torch.func.functional_call(layers[0], weight, (seen, start, lengths))
+        return out, h, c
 
     stacked = torch.vmap(one)(weights, x)
+    sum(found.square().sum() for found in stacked).backward()
     for n, own in enumerate(layers):
-        for found, wanted in zip(stacked, own(x[n], (h, c)), strict=True):
+        out, (h, c) = own(x[n], start, lengths)
+        for found, wanted in zip(stacked, (out, h, c), strict=True):
             torch.testing.assert_close(found[n], wanted)
+        (out.square().sum() + h.square().sum() + c.square().sum()).backward()
+        for name, parameter in own.named_parameters():
+            torch.testing.assert_close(weights[name].grad[n], parameter.grad)
+
+
+def test_padding_keeps_the_state_and_passes_its_gradient() -> None:
+    own, x, (h, c) = layer(), drawn(STEPS, BATCH, INPUTS), state()
+    lengths = torch.tensor([STEPS, 0, 3])
+    out, (last_h, last_c) = own(x, (h, c), lengths, batch_first=False)
+    for row, length in enumerate(lengths.tolist()):
+        alone = slice(row, row + 1)
+        start = h[alone], c[alone]
+        short, (end_h, end_c) = own(x[:length, alone], start, batch_first=False)
+        torch.testing.assert_close(out[:length, alone], short)
+        torch.testing.assert_close((last_h[alone], last_c[alone]), (end_h, end_c))
+        held = short[-1:] if length else torch.zeros(1, 1, HIDDEN, dtype=torch.float64)
+        torch.testing.assert_close(out[length:, alone], held.expand(STEPS - length, -1, -1))
+
+    def padded(*given: Tensor) -> tuple[Tensor, ...]:
+        projected, start_h, start_c, weight = given
+        active = torch.arange(STEPS)[:, None] < lengths
+        return lstm_steps(projected, (start_h, start_c), weight, active=active)
+
+    given = drawn(STEPS, BATCH, 4 * HIDDEN), h, c, own.weight_h.detach()
+    assert torch.autograd.gradcheck(padded, [tensor.requires_grad_() for tensor in given])
 
 
 def test_weights_are_drawn_within_the_bound() -> None:

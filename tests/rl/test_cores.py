@@ -121,7 +121,7 @@ def test_instruction_is_an_lstm_fed_with_t_and_its_nac() -> None:
     fed = torch.cat([vision, t @ nac.weight.mT, t], -1)
     lstm = LSTM(VISION + 4, HIDDEN).double()
     lstm.load_state_dict(core.lstm.state_dict())
-    wanted, (h, c) = lstm.sequence(fed, ones(), start.split(HIDDEN, -1))
+    wanted, (h, c) = lstm.with_resets(fed, ones(), start.split(HIDDEN, -1))
     out, last = core(vision, told, ones(), start)
     torch.testing.assert_close(out, wanted)
     torch.testing.assert_close(last, torch.cat([h, c], -1))
@@ -141,7 +141,7 @@ def test_feedback_reads_t_the_output_before_and_its_own_total(accumulate: bool) 
         counted = t * weight[:, 0] + h @ weight[:, 1 : 1 + HIDDEN].mT
         if accumulate:
             counted = total = counted + total @ weight[:, 1 + HIDDEN :].mT
-        h, c = core.lstm(torch.cat([seen, counted, t], -1), (h, c))
+        h, (h, c) = core.lstm.step(torch.cat([seen, counted, t], -1), (h, c))
         wanted.append(h)
     naive = torch.stack(wanted), torch.cat([h, total, c], -1)
     fused = core(vision, told, ones(), state(core))

@@ -1,0 +1,123 @@
+"""What recurrent cells have in common: one step, whole sequences, padding, the initial state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+State = tuple[Tensor, ...]
+"""What a cell remembers: tensors whose first axis is the batch."""
+
+
+class Cell(nn.Module, ABC):
+    """A recurrent network of one layer; called, it reads whole sequences.
+
+    A subclass says how a state begins (:meth:`initial`) and what a step does (:meth:`_step`). What
+    inputs and weights add without the state, it computes for all steps at once (:meth:`_project`,
+    :meth:`_weights`).
+
+    Attributes:
+        in_features: size of the input's last axis.
+        out_features: size of the output's last axis.
+    """
+
+    in_features: int
+    out_features: int
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        lengths: Tensor | None = None,
+        *,
+        batch_first: bool = True,
+    ) -> tuple[Tensor, State]:
+        """Reads sequences.
+
+        Args:
+            x: (batch, steps, in_features), or (steps, batch, in_features) without ``batch_first``.
+                No steps are allowed: the state stays.
+            state: before the first step; :meth:`initial` if none is given.
+            lengths: (batch,) integers, steps that are not padding, from the left. On padding state
+                and output stay as they were; a row without any step puts out 0.
+
+        Returns:
+            The outputs of all steps, laid out as x, (batch, steps, out_features), and the state
+            after the last.
+
+        Raises:
+            ValueError: if the shape of x or of lengths does not fit.
+        """
+        time_first = x.transpose(0, 1) if batch_first and x.dim() == 3 else x
+        self._check(x, time_first, lengths)
+        state = self.initial(time_first.shape[1], x) if state is None else state
+        active = None if lengths is None else _active(lengths, len(time_first))
+        outputs, state = self._sequence(time_first, state, active)
+        return (outputs.transpose(0, 1) if batch_first else outputs), state
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Reads one step, (batch, in_features): its output, (batch, out_features), and state."""
+        weights = self._weights()
+        return self._step(self._project(x, weights), state, weights)
+
+    @abstractmethod
+    def initial(self, batch: int, like: Tensor) -> State:
+        """Returns the state before the first step, of the type and on the device of ``like``."""
+
+    @abstractmethod
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the parameters anew; ``generator`` must live on their device."""
+
+    @abstractmethod
+    def _step(
+        self, projected: Tensor, state: State, weights: tuple[Tensor, ...]
+    ) -> tuple[Tensor, State]:
+        """Returns output and next state of one step, (batch, ...)."""
+
+    def _weights(self) -> tuple[Tensor, ...]:
+        """Returns what is computed from the parameters alone, once a sequence."""
+        return ()
+
+    def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
+        """Returns what the inputs of all steps contribute, (..., in_features) to (..., P)."""
+        return x
+
+    def _sequence(self, x: Tensor, state: State, active: Tensor | None) -> tuple[Tensor, State]:
+        """Reads x, (steps, batch, in_features); active, (steps, batch), is false on padding."""
+        weights = self._weights()
+        output = x.new_zeros(x.shape[1], self.out_features)
+        outputs = []
+        for t, projected in enumerate(self._project(x, weights)):
+            new_output, new_state = self._step(projected, state, weights)
+            if active is not None:
+                new_output = _where(active[t], new_output, output)
+                new_state = tuple(
+                    _where(active[t], new, old) for new, old in zip(new_state, state, strict=True)
+                )
+            output, state = new_output, new_state
+            outputs.append(output)
+        if not outputs:
+            return x.new_zeros(0, x.shape[1], self.out_features), state
+        return torch.stack(outputs), state
+
+    def _check(self, x: Tensor, time_first: Tensor, lengths: Tensor | None) -> None:
+        if x.dim() != 3 or x.shape[2] != self.in_features:
+            raise ValueError(
+                f"x must be three axes, the last of {self.in_features}: got {tuple(x.shape)}"
+            )
+        batch = time_first.shape[1]
+        if lengths is not None and lengths.shape != (batch,):
+            raise ValueError(f"lengths must be ({batch},), got {tuple(lengths.shape)}")
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+def _active(lengths: Tensor, steps: int) -> Tensor:
+    return torch.arange(steps, device=lengths.device)[:, None] < lengths
+
+
+def _where(active: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    return torch.where(active.reshape(-1, *[1] * (new.dim() - 1)), new, old)
