@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from nalu_ray.seeding import Streams
+    from nalu_ray.training.replicas import Replicas
 
 S = TypeVar("S", bound=Setting)
 Spec = TypeVar("Spec", TableSpec, FigureSpec)
@@ -153,7 +154,8 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
         return spec
     from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
 
-    labels = {name: layers.get(name).label for name in layers.names()}
+    labels = {name: layers.get_cell(name).label for name in layers.cell_names()}
+    labels |= {name: layers.get(name).label for name in layers.names()}
     return spec.model_copy(
         update={name: axis.model_copy(update={"more": labels}) for name, axis in of_layers.items()}
     )
@@ -191,6 +193,20 @@ class SupervisedTask(Task[S]):
     @abstractmethod
     def build(self, setting: S) -> nn.Module:
         """Builds one seed's network; torch's generator has been seeded for it."""
+
+    def predict(
+        self, network: Replicas, setting: S, split: str, batch: Batch, streams: Streams
+    ) -> Tensor:
+        """Returns each seed's predictions for a training batch or an evaluation set, (R, ...).
+
+        Args:
+            network: the block's networks, called together.
+            setting, split, batch: of :meth:`sample`.
+            streams: for an evaluation set, as :meth:`sample` got them, so that a task may draw
+                again what is too large to be held.
+        """
+        prediction: Tensor = network(*batch.inputs, shared=batch.shared)
+        return prediction
 
     def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Returns each seed's loss, (R, ...) x (R, ...) -> (R,)."""

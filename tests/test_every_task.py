@@ -108,9 +108,13 @@ def test_every_published_value_of_a_tasks_tables_has_its_cell(name: str) -> None
         if table.number is None:
             continue
         values = published.load(table.number)
-        assert set(values.row) == set(table.rows.labels)
+        assert set(values.row) - {"random"} <= set(table.rows.labels)
+        if table.number == 1:  # half of it each for static and recurrent arithmetic
+            values = values[values.column.str.startswith(f"{name}_")]
         if table.columns is not None:
-            assert set(values.column) - {"random"} <= set(table.columns.labels)
+            ids = table.columns.published
+            printed = {ids.get(label, label) for label in table.columns.labels}
+            assert set(values.column) - {"random"} <= printed
             assert set(values.split) == set(table.measures)
         else:
             assert set(values.column) == set(table.measures)

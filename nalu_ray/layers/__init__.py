@@ -5,6 +5,8 @@ any layer's name; ``registry`` says how a new layer joins.
 """
 
 from .activations import ACTIVATIONS, CReLU
+from .cell import Cell, State
+from .cells import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .lstm import LSTM, lstm_steps
@@ -21,16 +23,22 @@ __all__ = [
     "NAC",
     "NALU",
     "CReLU",
+    "Cell",
     "Init",
     "LayerEntry",
     "Linear",
     "Stack",
     "Stacked",
+    "State",
+    "UnitCell",
     "UnknownLayerError",
     "bounded_exp",
     "build",
+    "build_cell",
+    "cell_names",
     "check_init",
     "get",
+    "get_cell",
     "initialise",
     "linear",
     "log_magnitude",
@@ -39,5 +47,6 @@ __all__ = [
     "nac_weight",
     "names",
     "register",
+    "register_cell",
     "reset_parameters",
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from ._checks import check_count
 
 State = tuple[Tensor, ...]
 """What a cell remembers: tensors whose first axis is the batch."""
@@ -50,7 +54,8 @@ class Cell(nn.Module, ABC):
         Raises:
             ValueError: if the shape of x or of lengths does not fit.
         """
-        time_first = x.transpose(0, 1) if batch_first and x.dim() == 3 else x
+        # contiguous: a product of transposed inputs rounds as the number of stacked seeds has it
+        time_first = x.transpose(0, 1).contiguous() if batch_first and x.dim() == 3 else x
         self._check(x, time_first, lengths)
         state = self.initial(time_first.shape[1], x) if state is None else state
         active = None if lengths is None else _active(lengths, len(time_first))
@@ -113,6 +118,46 @@ class Cell(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+class AffineCell(Cell):
+    """A cell whose steps start from W x + U h + b, with ``rows`` rows for each unit of h.
+
+    Args:
+        in_features: size of the input's last axis.
+        hidden_features: size of h.
+
+    Raises:
+        ValueError: if a size is below 1.
+    """
+
+    rows: ClassVar[int] = 1
+
+    def __init__(self, in_features: int, hidden_features: int) -> None:
+        super().__init__()
+        check_count("in_features", in_features)
+        check_count("hidden_features", hidden_features)
+        self.in_features, self.out_features = in_features, hidden_features
+        rows = self.rows * hidden_features
+        self.weight_x = nn.Parameter(torch.empty(rows, in_features))
+        self.weight_h = nn.Parameter(torch.empty(rows, hidden_features))
+        self.bias = nn.Parameter(torch.empty(rows))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the weights from U(-r, r), r = 1 / sqrt(hidden), as torch does; biases are 0."""
+        bound = 1 / math.sqrt(self.out_features)
+        with torch.no_grad():
+            self.weight_x.uniform_(-bound, bound, generator=generator)
+            self.weight_h.uniform_(-bound, bound, generator=generator)
+            self.bias.zero_()
+
+    def initial(self, batch: int, like: Tensor) -> State:
+        """Returns h = 0."""
+        return (like.new_zeros(batch, self.out_features),)
+
+    def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
+        return nn.functional.linear(x, self.weight_x, self.bias)
 
 
 def _active(lengths: Tensor, steps: int) -> Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -51,30 +53,43 @@ class _Cells(Registry):
     """Cells, and every unit that has no cell of its own."""
 
     def names(self) -> list[str]:
+        """Every name that :meth:`build` takes, sorted."""
+        super().names()  # units' own cells come first
+        own = {
+            entry.factory.unit: entry.factory
+            for entry in self.entries.values()
+            if isinstance(entry.factory, UnitFactory)
+        }
         for name in registry.names():
             entry = registry.get(name)
-            stacked = entry.factory
-            if name in self.entries or not isinstance(stacked, Stacked):
-                continue
-            if stacked.first is stacked.layer:
-                self.entries[name] = replace(entry, factory=_UnitFactory(stacked))
-        return super().names()
+            if name not in self.entries and isinstance(entry.factory, Stacked):
+                first = entry.factory.first
+                factory = own.get(first) or UnitFactory(first)
+                self.entries[name] = replace(entry, factory=factory)
+        return sorted(self.entries)
 
 
-class _UnitFactory:
-    """Factory of a unit's cell; its options are the unit's."""
+class UnitFactory:
+    """Factory of a unit's cell; its options are the unit's.
 
-    def __init__(self, stacked: Stacked) -> None:
-        self.unit = stacked.layer
-        self.__module__ = stacked.__module__
-        kinds = inspect.Parameter
-        shape = [kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in SHAPE]
-        given = inspect.signature(self.unit).parameters.values()
-        options = [p for p in given if p.kind is p.KEYWORD_ONLY]
+    Args:
+        unit: a module class with constructor ``(in_features, out_features, *, options)``.
+        cell: a cell of its own, with constructor ``(in_features, hidden_features, **options)``.
+    """
+
+    def __init__(self, unit: type[nn.Module], cell: Callable[..., Cell] | None = None) -> None:
+        self.unit = unit
+        self.cell = cell or partial(UnitCell, unit=unit)
+        self.__module__ = unit.__module__
+        named = inspect.Parameter
+        shape = [named(name, named.POSITIONAL_OR_KEYWORD) for name in SHAPE]
+        takes = [inspect.signature(kind).parameters for kind in (unit, cell) if kind is not None]
+        given = {p.name: p for part in takes for p in part.values()}
+        options = [p for p in given.values() if p.kind is named.KEYWORD_ONLY]
         self.__signature__ = inspect.Signature([*shape, *options])
 
-    def __call__(self, in_features: int, hidden_features: int, **options: Any) -> UnitCell:
-        return UnitCell(in_features, hidden_features, self.unit, **options)
+    def __call__(self, in_features: int, hidden_features: int, **options: Any) -> Cell:
+        return self.cell(in_features, hidden_features, **options)
 
 
 _cells = _Cells("cell", SHAPE)

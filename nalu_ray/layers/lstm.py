@@ -6,20 +6,18 @@ Hochreiter and Schmidhuber, "Long Short-Term Memory" (1997), with the forget gat
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._checks import check_count
-from .cell import Cell, State
+from .cell import AffineCell, State
 from .cells import register_cell
 
 
 @register_cell("lstm", label="LSTM", citation="Hochreiter and Schmidhuber (1997)")
-class LSTM(Cell):
+class LSTM(AffineCell):
     """One layer.
 
     Written out::
@@ -36,25 +34,10 @@ class LSTM(Cell):
         ValueError: if a size is below 1.
     """
 
-    def __init__(self, in_features: int, hidden_features: int) -> None:
-        super().__init__()
-        check_count("in_features", in_features)
-        check_count("hidden_features", hidden_features)
-        self.in_features, self.out_features = in_features, hidden_features
-        self.weight_x = nn.Parameter(torch.empty(4 * hidden_features, in_features))
-        self.weight_h = nn.Parameter(torch.empty(4 * hidden_features, hidden_features))
-        self.bias = nn.Parameter(torch.empty(4 * hidden_features))
-        self.reset_parameters()
-
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights from U(-r, r), r = 1 / sqrt(hidden), as torch does; biases are 0."""
-        bound = 1 / math.sqrt(self.out_features)
-        with torch.no_grad():
-            self.weight_x.uniform_(-bound, bound, generator=generator)
-            self.weight_h.uniform_(-bound, bound, generator=generator)
-            self.bias.zero_()
+    rows: ClassVar[int] = 4
 
     def initial(self, batch: int, like: Tensor) -> State:
+        """Returns h = 0 and c = 0."""
         zeros = like.new_zeros(batch, self.out_features)
         return zeros, zeros
 
@@ -71,9 +54,6 @@ class LSTM(Cell):
         """
         h, c = lstm_steps(self._project(x, ()), state, self.weight_h, keep=keep)
         return h, (h[-1], c)
-
-    def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
-        return nn.functional.linear(x, self.weight_x, self.bias)
 
     def _step(
         self, projected: Tensor, state: State, weights: tuple[Tensor, ...]

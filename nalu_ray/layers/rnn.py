@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ._checks import check_count
-from .cell import Cell, State
+from .cell import AffineCell, State
 from .cells import register_cell
 
 _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
 
-class RNN(Cell):
+class RNN(AffineCell):
     """h_t = f(W x_t + U h_{t-1} + b), h_0 = 0, f = tanh or ReLU.
 
-    The values of ``torch.nn.RNN`` whose two biases are added up.
+    The values of ``torch.nn.RNN``, whose two biases are added up.
 
     Args:
         in_features: size of the input's last axis.
@@ -29,31 +26,10 @@ class RNN(Cell):
     """
 
     def __init__(self, in_features: int, hidden_features: int, *, activation: str = "tanh") -> None:
-        super().__init__()
-        check_count("in_features", in_features)
-        check_count("hidden_features", hidden_features)
         if activation not in _ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}: {activation!r}")
-        self.in_features, self.out_features = in_features, hidden_features
+        super().__init__(in_features, hidden_features)
         self.activation = activation
-        self.weight_x = nn.Parameter(torch.empty(hidden_features, in_features))
-        self.weight_h = nn.Parameter(torch.empty(hidden_features, hidden_features))
-        self.bias = nn.Parameter(torch.empty(hidden_features))
-        self.reset_parameters()
-
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the weights from U(-r, r), r = 1 / sqrt(hidden), as torch does; the bias is 0."""
-        bound = 1 / math.sqrt(self.out_features)
-        with torch.no_grad():
-            self.weight_x.uniform_(-bound, bound, generator=generator)
-            self.weight_h.uniform_(-bound, bound, generator=generator)
-            self.bias.zero_()
-
-    def initial(self, batch: int, like: Tensor) -> State:
-        return (like.new_zeros(batch, self.out_features),)
-
-    def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
-        return nn.functional.linear(x, self.weight_x, self.bias)
 
     def _step(
         self, projected: Tensor, state: State, weights: tuple[Tensor, ...]

@@ -70,6 +70,10 @@ class Stacked:
             )
         )
 
+    def last(self, in_features: int, out_features: int, **options: Any) -> nn.Module:
+        """A single layer, of the kind that comes last."""
+        return self.layer(in_features, out_features, **options)
+
     def _signature(self) -> inspect.Signature:
         own = inspect.signature(type(self).__call__).parameters.values()
         shape = [p for p in own if p.name != "self" and p.kind is not p.VAR_KEYWORD]

@@ -125,7 +125,7 @@ class SupervisedRun:
         any_diverged = bool((self.diverged >= 0).any())
         while self.step < until:
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
-            loss = self.task.loss(self._predict(batch), batch.targets)
+            loss = self.task.loss(self._predict("train", batch, self.streams), batch.targets)
             (gradient,) = torch.autograd.grad(loss.sum(), flat)
             if clip is not None:
                 clip_rows(gradient, clip)
@@ -142,8 +142,8 @@ class SupervisedRun:
         lost = ~self.replicas.flat.detach().isfinite().all(dim=1).cpu() & (self.diverged < 0)
         self.diverged[lost] = self.step
 
-    def _predict(self, batch: Batch) -> Tensor:
-        return self.replicas(*batch.inputs, shared=batch.shared)
+    def _predict(self, split: str, batch: Batch, streams: Streams) -> Tensor:
+        return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
     def _freeze(self, loss: Tensor, gradient: Tensor) -> bool:
         finite = (loss.isfinite() & gradient.isfinite().all(dim=1)).cpu()
@@ -169,7 +169,8 @@ class SupervisedRun:
     @torch.no_grad()
     def _evaluate(self) -> None:
         for split, batch in self.sets.items():
-            prediction = self._predict(batch)
+            streams = Streams(self.task.name, self.seeds, split)
+            prediction = self._predict(split, batch, streams)
             for metric, values in self.task.metrics(prediction, batch.targets).items():
                 self._record(split, metric, values)
             if self.step == self.setting.steps:

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -61,16 +62,16 @@ class Replicas:
     def __len__(self) -> int:
         return self.flat.shape[0]
 
-    def __call__(self, *inputs: Tensor, shared: bool = False) -> Tensor:
+    def __call__(self, *inputs: Tensor, shared: bool = False) -> Any:
         """Runs every replica on its own inputs: (R, ...) each -> (R, ...).
 
-        With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...).
+        With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...). A network
+        that returns several tensors gives them all, each with R in front.
         """
         call = self._call_shared if shared else self._call
         if shared:
             inputs = tuple(tensor.squeeze(0) for tensor in inputs)
-        result: Tensor = call(self.parameters(), self.buffers, inputs)
-        return result
+        return call(self.parameters(), self.buffers, inputs)
 
     def parameters(self) -> dict[str, Tensor]:
         """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`."""
@@ -85,9 +86,8 @@ class Replicas:
 
     def _single(
         self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...]
-    ) -> Tensor:
-        result: Tensor = functional_call(self.module, (parameters, buffers), inputs)
-        return result
+    ) -> Any:
+        return functional_call(self.module, (parameters, buffers), inputs)
 
 
 def clip_rows(gradient: Tensor, norm: float) -> None:

@@ -16,6 +16,12 @@ def _known_layer(name: str) -> str:
     return name
 
 
+def _known_cell(name: str) -> str:
+    if name not in layers.cell_names():
+        raise ValueError(did_you_mean("cell", name, layers.cell_names()))
+    return name
+
+
 def split_range(value: Any) -> Any:
     """Cuts a text at its colons; leaves anything else as it is."""
     return value.split(":") if isinstance(value, str) else value
@@ -41,6 +47,9 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
 
 LayerName = Annotated[str, AfterValidator(_known_layer)]
 """A network of :mod:`nalu_ray.layers` by its registered name."""
+
+CellName = Annotated[str, AfterValidator(_known_cell)]
+"""A recurrent cell of :mod:`nalu_ray.layers` by its registered name, or any unit."""
 
 Range = Annotated[tuple[float, float], BeforeValidator(split_range), AfterValidator(_ordered)]
 """A pair low < high, written ``low:high`` on the command line."""
