@@ -75,6 +75,7 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or IMPALA)
         self.num_env_runners = 1
+        self.use_env_runner_state_server = False  # see Outbox
         # How long to wait for a rollout; RLlib's 0 asks again and again, and the runners starve.
         self.timeout_s_sampler_manager = 0.2
 
@@ -98,6 +99,22 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
             )
 
 
+class Outbox:
+    """The newest weights, which go along with the next request for a sample.
+
+    It stands where RLlib has the handle of a server, a process more that each runner asks before it
+    samples: a fifth of the processor time of a small network (docs/performance.md).
+    """
+
+    def __init__(self) -> None:
+        self.push = self  # RLlib calls ``push.remote``
+        self.request: dict[str, Any] = {}
+
+    def remote(self, state: dict[str, Any]) -> None:
+        """Takes the state of a runner: ``rl_module``, an object reference, and its version."""
+        self.request = {"weights": state[COMPONENT_RL_MODULE], "version": state[WEIGHTS_SEQ_NO]}
+
+
 class IMPALA(RLlibIMPALA):
     """RLlib's IMPALA whose runners get the weights of every update."""
 
@@ -108,6 +125,9 @@ class IMPALA(RLlibIMPALA):
     def setup(self, config: IMPALAConfig) -> None:
         super().setup(config)
         self.patience = Patience(self.env_runner_group)
+        self.outbox = Outbox()
+        if config.num_env_runners:
+            self._env_runner_state_server = self.outbox
 
     def training_step(self) -> None:
         # RLlib asks the learner for weights when this many calls went by without: at each call.
@@ -124,7 +144,7 @@ class IMPALA(RLlibIMPALA):
         group = self.env_runner_group
         wait_for_any(group, SAMPLE, self.config.timeout_s_sampler_manager)
         ready = group.foreach_env_runner_async_fetch_ready(
-            func=SAMPLE, tag=SAMPLE, return_actor_ids=True
+            func=SAMPLE, tag=SAMPLE, kwargs=self.outbox.request, return_actor_ids=True
         )
         if ready:
             self.patience.answered()

@@ -10,10 +10,9 @@ from typing import Any
 import ray
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
-from ray.exceptions import RayError
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.metrics import (
-    ENV_RUNNER_STATE_SERVER_PULL_TIMER,
     EPISODE_LEN_MEAN,
     EPISODE_RETURN_MEAN,
     SAMPLE_TIMER,
@@ -57,7 +56,7 @@ class VectorRunner(SingleAgentEnvRunner):
         return name
 
     def sample(self, **arguments: Any) -> list[Rollout]:
-        """Returns one rollout, with the newest weights where a server has them.
+        """Returns one rollout.
 
         Raises:
             ValueError: if another number of steps, or of episodes, is asked for, or there is no
@@ -67,14 +66,18 @@ class VectorRunner(SingleAgentEnvRunner):
             raise ValueError(f"{self} has no environment")
         if any(value is not None for value in arguments.values()):
             raise ValueError(f"a sample is one rollout: {arguments} cannot be asked for")
-        self._pull()
         with self.metrics.log_time(SAMPLE_TIMER):
             rollout, ended = self.collector.collect(self.module.network, self._weights_seq_no)
         self.num_env_steps_sampled_lifetime += rollout.steps
         self._log(rollout, ended)
         return [rollout]
 
-    def sample_get_state_and_metrics(self) -> tuple[Any, dict[str, Any], Any]:
+    def sample_get_state_and_metrics(
+        self, weights: dict[str, Any] | None = None, version: int = 0
+    ) -> tuple[Any, dict[str, Any], Any]:
+        """Returns a reference of a sample with these weights, if they are newer, and metrics."""
+        if weights is not None and version > self._weights_seq_no:
+            self.set_weights_and_version(weights[DEFAULT_MODULE_ID], version)
         # No connector has a state.
         return ray.put(self.sample()), {}, self.get_metrics()
 
@@ -102,19 +105,6 @@ class VectorRunner(SingleAgentEnvRunner):
         """Acts with these weights from now on, whatever the present ones are."""
         self.module.set_state(weights)
         self._weights_seq_no = version
-
-    def _pull(self) -> None:
-        server = self._env_runner_state_server
-        if server is None:
-            return
-        try:
-            with self.metrics.log_time(ENV_RUNNER_STATE_SERVER_PULL_TIMER):
-                state = ray.get(server.pull_if_newer.remote(self._weights_seq_no))
-        except RayError:
-            logger.warning("no weights from the state server; going on with older ones")
-            return
-        if state is not None:
-            self.set_state(state)
 
     def _log(self, rollout: Rollout, ended: Ended) -> None:
         count = len(ended.returns)

@@ -64,7 +64,7 @@ def load(algorithm: Algorithm, state: dict[str, Any]) -> None:
     if server is not None:
         weights = ray.put({DEFAULT_MODULE_ID: _module_weights(state)})
         version = state["learner"]["version"]
-        ray.get(server.push.remote({COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version}))
+        server.push.remote({COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version})
     algorithm.metrics.set_state({"stats": copied(state["metrics"])})
     algorithm._iteration = state["iteration"]
 
