@@ -114,6 +114,12 @@ class A3C(Algorithm):
         # Those never asked, and those that came back.
         self._ask(group.healthy_env_runner_ids())
 
+    def restore_from_path(self, *arguments: Any, **named: Any) -> None:
+        """Goes on from a checkpoint, also from an older one."""
+        super().restore_from_path(*arguments, **named)
+        # Requests that were under way have been answered before, with other weights.
+        self.env_runner_group.fetch_ready_async_reqs(timeout_seconds=1.0)
+
     def _request(self) -> dict[str, Any]:
         state = self.learner.get_state(components=f"{COMPONENT_RL_MODULE}/{DEFAULT_MODULE_ID}")
         return {

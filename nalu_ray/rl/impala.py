@@ -7,6 +7,7 @@ docs/notes/rllib-vtrace-bootstrap.md.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import ray
@@ -88,6 +89,10 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 
     def validate(self) -> None:
         super().validate()
+        only = {"broadcast_interval": 1, "use_env_runner_state_server": False}
+        for name, value in only.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name}={getattr(self, name)!r}: only {value!r} is supported")
         if self.num_learners not in (0, 1):
             raise ValueError(f"num_learners={self.num_learners!r}: 0 and 1 are supported")
         if self.vtrace_clip_rho_threshold is None:
@@ -100,19 +105,30 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 
 
 class Outbox:
-    """The newest weights, which go along with the next request for a sample.
+    """The newest weights, which go along with each request for a sample.
 
-    It stands where RLlib has the handle of a server, a process more that each runner asks before it
-    samples: a fifth of the processor time of a small network (docs/performance.md).
+    RLlib has a server for them, a process more, which each runner asks before it samples: a fifth
+    of a small network's processor time (docs/performance.md).
+
+    Attributes:
+        request: arguments of :meth:`VectorRunner.sample_get_state_and_metrics`.
     """
 
     def __init__(self) -> None:
-        self.push = self  # RLlib calls ``push.remote``
         self.request: dict[str, Any] = {}
 
-    def remote(self, state: dict[str, Any]) -> None:
-        """Takes the state of a runner: ``rl_module``, an object reference, and its version."""
+    def put(self, weights: dict[str, Any], version: int) -> None:
+        """Takes weights, by module, and how many updates had made them."""
+        self.request = {"weights": ray.put(weights), "version": version}
+
+    def take(self, state: dict[str, Any]) -> None:
+        """Takes what RLlib would push to its server: a reference of weights, and their version."""
         self.request = {"weights": state[COMPONENT_RL_MODULE], "version": state[WEIGHTS_SEQ_NO]}
+
+    @property
+    def version(self) -> int:
+        """Of the weights that are there; 0 for none: the runners act with those they began with."""
+        return int(self.request.get("version", 0))
 
 
 class IMPALA(RLlibIMPALA):
@@ -126,20 +142,47 @@ class IMPALA(RLlibIMPALA):
         super().setup(config)
         self.patience = Patience(self.env_runner_group)
         self.outbox = Outbox()
-        if config.num_env_runners:
-            self._env_runner_state_server = self.outbox
+        if config.num_learners and config.num_env_runners:
+            push = SimpleNamespace(remote=self.outbox.take)
+            self._env_runner_state_server = SimpleNamespace(push=push)
 
     def training_step(self) -> None:
-        # RLlib asks the learner for weights when this many calls went by without: at each call.
-        interval = self.config.broadcast_interval
-        self._counters[NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS] = interval
+        # RLlib asks the learner for weights when this many calls went by without: one in an actor
+        # at each call, one that is here never.
+        asking = self.config.broadcast_interval if self.config.num_learners else 0
+        self._counters[NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS] = asking
         super().training_step()
+        if not self.config.num_learners:
+            self._post()
+
+    def _post(self) -> None:
+        """Sends the weights of a learner that is here on their way."""
+        learner = self.learner_group._learner
+        if self.outbox.version == learner._weights_seq_no:
+            return
+        weights, version = _weights(learner)
+        self.outbox.put(weights, version)
+        if not self.config.num_env_runners:
+            self.env_runner.set_weights_and_version(weights[DEFAULT_MODULE_ID], version)
+
+    def restore_from_path(self, *arguments: Any, **named: Any) -> None:
+        """Goes on from a checkpoint, also from an older one."""
+        super().restore_from_path(*arguments, **named)
+        # Requests that were under way have been answered before, with other weights.
+        self.env_runner_group.fetch_ready_async_reqs(timeout_seconds=1.0)
+        (found,) = self.learner_group.foreach_learner(_weights)
+        self.outbox.put(*found.get())
+
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        # RLlib's own would give them the server's handle.
+        restored: list[int] = super(RLlibIMPALA, self).restore_env_runners(env_runner_group)
+        return restored
 
     def _sample_and_get_connector_states(self) -> tuple[list[Any], list[Any], list[Any], set[int]]:
         """As RLlib's, but waits for the first rollout and not for the last."""
         if not self.config.num_env_runners:
-            rollouts = ray.put(self.env_runner.sample())
-            return [rollouts], [], [self.env_runner.get_metrics()], set()
+            rollouts, _, told = self.env_runner.sample_get_state_and_metrics()
+            return [rollouts], [], [told], set()
         self.patience.check()
         group = self.env_runner_group
         wait_for_any(group, SAMPLE, self.config.timeout_s_sampler_manager)
@@ -150,3 +193,9 @@ class IMPALA(RLlibIMPALA):
             self.patience.answered()
         refs, metrics = [r[0] for _, r in ready], [r[2] for _, r in ready]
         return refs, [], metrics, {actor for actor, _ in ready}
+
+
+def _weights(learner: IMPALALearner) -> tuple[dict[str, Any], int]:
+    """Returns a learner's weights, by module, and their version."""
+    state = learner.get_state(components=f"{COMPONENT_RL_MODULE}/{DEFAULT_MODULE_ID}")
+    return state[COMPONENT_RL_MODULE], learner._weights_seq_no

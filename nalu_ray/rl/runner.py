@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Collection
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import ray
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
-from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.metrics import (
     EPISODE_LEN_MEAN,
@@ -23,8 +22,6 @@ from nalu_ray.rl.rollout import Collector, Ended, Rollout
 
 COLLECTOR = "collector"  # component of the state: environments, memory, random numbers
 EXACT_MEAN, NEVER_MEAN = "episode_exact_mean", "episode_never_mean"
-
-logger = logging.getLogger(__name__)
 
 
 class VectorRunner(SingleAgentEnvRunner):
@@ -75,8 +72,8 @@ class VectorRunner(SingleAgentEnvRunner):
     def sample_get_state_and_metrics(
         self, weights: dict[str, Any] | None = None, version: int = 0
     ) -> tuple[Any, dict[str, Any], Any]:
-        """Returns a reference of a sample with these weights, if they are newer, and metrics."""
-        if weights is not None and version > self._weights_seq_no:
+        """Returns a reference of a sample with these weights, no connectors' state, and metrics."""
+        if weights is not None and version != self._weights_seq_no:
             self.set_weights_and_version(weights[DEFAULT_MODULE_ID], version)
         # No connector has a state.
         return ray.put(self.sample()), {}, self.get_metrics()
@@ -97,6 +94,8 @@ class VectorRunner(SingleAgentEnvRunner):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
+        if COMPONENT_RL_MODULE in state:
+            self._weights_seq_no = 0  # RLlib takes older weights' version, not the weights
         super().set_state(state)
         if self.collector is not None and COLLECTOR in state:
             self.collector.load_state_dict(state[COLLECTOR])

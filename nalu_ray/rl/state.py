@@ -6,10 +6,8 @@ import copy
 from functools import partial
 from typing import Any
 
-import ray
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
-from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+from ray.rllib.core import DEFAULT_MODULE_ID
 
 from nalu_ray.rl.learner import ActorCriticLearner, copied
 from nalu_ray.rl.network import Network
@@ -60,11 +58,9 @@ def load(algorithm: Algorithm, state: dict[str, Any]) -> None:
     group.foreach_env_runner(partial(_load_runner, state=state))
     # Each request that was under way has been answered before; the answers are of other weights.
     group.fetch_ready_async_reqs(timeout_seconds=1.0)
-    server = getattr(algorithm, "_env_runner_state_server", None)
-    if server is not None:
-        weights = ray.put({DEFAULT_MODULE_ID: _module_weights(state)})
-        version = state["learner"]["version"]
-        server.push.remote({COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version})
+    outbox = getattr(algorithm, "outbox", None)  # IMPALA's
+    if outbox is not None:
+        outbox.put({DEFAULT_MODULE_ID: _module_weights(state)}, state["learner"]["version"])
     algorithm.metrics.set_state({"stats": copied(state["metrics"])})
     algorithm._iteration = state["iteration"]
 

@@ -86,6 +86,10 @@ def test_mistakes_of_one_algorithm() -> None:
     with pytest.raises(ValueError, match="num_learners=1"):
         config("a3c").learners(num_learners=1).validate()
     config("impala").learners(num_learners=1).validate()
+    with pytest.raises(ValueError, match="broadcast_interval=2: only 1 is supported"):
+        config("impala").training(broadcast_interval=2).validate()
+    with pytest.raises(ValueError, match="use_env_runner_state_server=True"):
+        config("impala").env_runners(use_env_runner_state_server=True).validate()
     with pytest.raises(ValueError, match="vtrace_clip_pg_rho_threshold=2"):
         config("impala").training(vtrace_clip_pg_rho_threshold=2.0).validate()
 

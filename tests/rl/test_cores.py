@@ -141,7 +141,7 @@ def test_feedback_reads_t_the_output_before_and_its_own_total(accumulate: bool) 
         counted = t * weight[:, 0] + h @ weight[:, 1 : 1 + HIDDEN].mT
         if accumulate:
             counted = total = counted + total @ weight[:, 1 + HIDDEN :].mT
-        h, (h, c) = core.lstm.step(torch.cat([seen, counted, t], -1), (h, c))
+        _, (h, c) = core.lstm.step(torch.cat([seen, counted, t], -1), (h, c))
         wanted.append(h)
     naive = torch.stack(wanted), torch.cat([h, total, c], -1)
     fused = core(vision, told, ones(), state(core))
