@@ -107,7 +107,7 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 class Outbox:
     """The newest weights, which go along with each request for a sample.
 
-    RLlib has a server for them, a process more, which each runner asks before it samples: a fifth
+    RLlib has a server for them, a process more, which each runner asks before it samples: a quarter
     of a small network's processor time (docs/performance.md).
 
     Attributes:
