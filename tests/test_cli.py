@@ -160,7 +160,7 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "name a task first: fake, gridworld, identity, static"),
+        ("", "name a task first: fake, gridworld, identity,"),
         ("seeds=3", "name a task first"),
         ("fak", "unknown task 'fak'. Did you mean 'fake'?"),
         ("fak --help", "Did you mean 'fake'?"),
