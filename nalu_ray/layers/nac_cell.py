@@ -11,6 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ._checks import check_count
 from .cell import State
 from .cells import UnitCell, UnitFactory, register_cell
 from .functional import bounded_exp, linear, log_magnitude
@@ -30,6 +31,8 @@ class _ArithmeticCell(UnitCell):
         memory_init: float | None,
         **options: object,
     ) -> None:
+        check_count("in_features", in_features)
+        check_count("hidden_features", hidden_features)
         super().__init__(in_features, hidden_features, unit, **options)
         self.memory_init = memory_init
         self._remember()

@@ -142,9 +142,15 @@ def _curve(spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float) -
 
 
 def _mean(values: Floats, spec: FigureSpec, line: Heading) -> tuple[Floats, Floats, Floats]:
+    """Mean and band, (P,) each, of finite values, (seeds, P); NaN without seeds."""
     if not len(values):
         nothing = np.full(values.shape[1], np.nan)
         return nothing, nothing, nothing
+    if spec.statistic == "two_sigma":
+        middle = values.mean(axis=0)
+        # one seed has no spread that could be known
+        half = 2 * values.std(axis=0, ddof=1) if len(values) > 1 else np.full_like(middle, np.nan)
+        return middle, middle - half, middle + half
     rng = np.random.default_rng(zlib.crc32(f"{spec.name} {line.key}".encode()))
     low, high = mean_band(values, rng, RESAMPLES)
     return values.mean(axis=0), low, high

@@ -29,7 +29,7 @@ SUFFIXES = (".png", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))
 
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -64,7 +64,7 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
     spec = spec.model_copy(update={"shade": _shaded(spec, rows)})
     if not found:
         raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         return _draw(spec, found)
 
 
@@ -80,7 +80,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
 def encode(figure: Figure, kind: str) -> bytes:
     """Returns a figure as ``png``, ``pdf`` or ``svg``."""
     buffer = io.BytesIO()
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
     return buffer.getvalue()
 
@@ -172,11 +172,13 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
     curves: list[Curve] = [curve for panel in found for curve in panel.curves]
     low, high = min(c.seeds for c in curves), max(c.seeds for c in curves)
     count = f"{low}" if low == high else f"{low} to {high}"
-    band = "95 % bootstrap interval"
-    if spec.statistic == "median":
+    middle, band = spec.statistic, "95 % bootstrap interval"
+    if spec.statistic == "two_sigma":
+        middle, band = "mean", "two standard deviations over seeds"
+    elif spec.statistic == "median":
         band = "95 % interval between order statistics"
         band += ", the range for fewer than six seeds" if low < 6 else ""
-    text = f"Line: {spec.statistic} over {count} seeds; band: {band}"
+    text = f"Line: {middle} over {count} seeds; band: {band}"
     lost = sum(c.stored - c.seeds for c in curves)
     text += f"; runs left out, not finite: {lost}" if lost else ""
     return text + ("; shaded: training range." if spec.shade else ".")

@@ -116,7 +116,11 @@ class FigureSpec(_Spec):
     x: Literal["x", "step"] = "x"
     lines: Axis
     panels: Axis | None = None
-    statistic: Literal["mean", "median"] = "mean"
+    statistic: Literal["mean", "median", "two_sigma"] = Field(
+        "mean",
+        description="the line over seeds and its band's rule; two_sigma is the mean with a band of "
+        "two standard deviations over seeds to each side",
+    )
     relative_to: str | None = None
     selection: Selection = Field(Selection(), description="picks one setting a line, by its median")
     shade: tuple[float, float] | str | None = Field(

@@ -1,14 +1,33 @@
-"""Layers are found by name, and a new one is a single file that nothing else names."""
+"""Layers and cells are found by name, and a new one is a single file that nothing else names."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 import nalu_ray.layers
-from nalu_ray.layers import NAC, NALU, UnknownLayerError, build, get, names, register, registry
+from nalu_ray.layers import (
+    NAC,
+    NALU,
+    Cell,
+    NACCell,
+    NALUCell,
+    UnitCell,
+    UnknownLayerError,
+    build,
+    build_cell,
+    cell_names,
+    cells,
+    get,
+    get_cell,
+    names,
+    register,
+    register_cell,
+    registry,
+)
 
 NEW_LAYER = """
 import torch
@@ -28,12 +47,32 @@ class Doubled(nn.Module):
 register("{name}", label="Doubled")(Stacked(Doubled))
 """
 
+NEW_CELL = """
+from nalu_ray.layers import Cell, register_cell
+
+@register_cell("counter", label="Counter")
+class Counter(Cell):
+    def __init__(self, in_features, hidden_features, *, start=0.0):
+        super().__init__()
+        self.in_features, self.out_features = in_features, hidden_features
+        self.start = start
+
+    def initial(self, batch, like):
+        return (like.new_full((batch, self.out_features), self.start),)
+
+    def reset_parameters(self, generator=None): ...
+
+    def _step(self, projected, state, weights):
+        return state[0] + 1, (state[0] + 1,)
+"""
+
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a test registers and imports."""
-    names()
-    monkeypatch.setattr(registry._layers, "entries", dict(registry._layers.entries))
+    cell_names()
+    for known in registry._layers, cells._cells:
+        monkeypatch.setattr(known, "entries", dict(known.entries))
     before = set(sys.modules)
     yield
     for module in set(sys.modules) - before:
@@ -134,3 +173,82 @@ def test_a_taken_name_and_a_wrong_factory_are_refused() -> None:
     assert "shapeless" not in names()
     assert register("mine", label="Mine")(factory) is factory
     assert get("mine").factory is factory
+
+
+def test_the_papers_cells_are_there() -> None:
+    expected = {"rnn_tanh", "rnn_relu", "gru", "lstm", "ugrnn", "dnc", "nac", "nalu", "nalu_lstm"}
+    assert expected <= set(cell_names())
+    assert cell_names() == sorted(cell_names())
+
+
+def test_activations_are_no_cells() -> None:
+    assert not {"relu", "tanh", "none"} & set(cell_names())
+    with pytest.raises(
+        UnknownLayerError, match=r"^unknown cell 'relu'\. Did you mean 'rnn_relu'\?"
+    ):
+        build_cell("relu", 1, 1)
+
+
+def test_a_units_own_cell_is_preferred() -> None:
+    assert type(build_cell("nac", 3, 2)) is NACCell
+    assert type(build_cell("nalu", 3, 2)) is NALUCell
+    # as a network a NAC comes first; so it does as a cell
+    assert type(build_cell("nac_nalu", 3, 2)) is NACCell
+    assert get_cell("nalu").label == get("nalu").label
+
+
+def test_unknown_cell_suggests_and_lists() -> None:
+    with pytest.raises(UnknownLayerError, match=r"^unknown cell 'lsmt'\. Did you mean 'lstm'\?"):
+        build_cell("lsmt", 1, 1)
+    with pytest.raises(UnknownLayerError) as caught:
+        get_cell("transformer9000")
+    assert all(name in str(caught.value) for name in cell_names())
+
+
+def test_options_of_cells() -> None:
+    assert set(get_cell("nalu").options) > set(get("nalu").options)
+    assert set(get_cell("dnc").options) == {"slots", "width", "reads", "clip"}
+    assert get_cell("gru").options == ()
+    with pytest.raises(TypeError, match=r"^cell 'gru' has no option 'slots'; its options: none$"):
+        build_cell("gru", 1, 1, slots=2)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_unit_of_one_file_is_a_cell_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "doubled.py").write_text(NEW_LAYER.replace("{name}", "doubled"))
+    monkeypatch.setattr(nalu_ray.layers, "__path__", [*nalu_ray.layers.__path__, str(tmp_path)])
+    assert "doubled" in cell_names()
+    assert get_cell("doubled").label == "Doubled"
+    assert get_cell("doubled").options == ("factor",)
+    cell = build_cell("doubled", 3, 2, factor=1.0)
+    assert type(cell) is UnitCell
+    # each of the two is the sum of all five: 3 inputs of 1 and both of before
+    outputs, _ = cell(torch.ones(1, 3, 3))
+    assert outputs[0, :, 0].tolist() == [3, 9, 21]
+    with pytest.raises(TypeError, match=r"^cell 'doubled' has no .*; its options: factor$"):
+        build_cell("doubled", 3, 2, scale=1.0)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_cell_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counter.py").write_text(NEW_CELL)
+    monkeypatch.setattr(nalu_ray.layers, "__path__", [*nalu_ray.layers.__path__, str(tmp_path)])
+    outputs, _ = build_cell("counter", 3, 2, start=5.0)(torch.ones(1, 2, 3))
+    assert outputs.tolist() == [[[6, 6], [7, 7]]]
+    assert "counter" not in names()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_taken_cell_name_and_a_wrong_cell_factory_are_refused() -> None:
+    def factory(in_features: int, hidden_features: int) -> Cell:
+        return build_cell("gru", in_features, hidden_features)
+
+    def shapeless(width: int) -> Cell:
+        return build_cell("gru", width, width)
+
+    with pytest.raises(ValueError, match=r"^cell 'gru' of .* is taken by nalu_ray\.layers\.gru$"):
+        register_cell("gru", label="Mine")(factory)
+    with pytest.raises(TypeError, match=r"^cell 'shapeless': its factory must start with"):
+        register_cell("shapeless", label="Shapeless")(shapeless)
+    assert register_cell("mine", label="Mine")(factory) is factory
+    assert "mine" in cell_names()

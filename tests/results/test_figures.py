@@ -83,6 +83,24 @@ def test_the_band_is_the_bootstrap_of_the_mean() -> None:
         assert high[place] == pytest.approx(expected.high)
 
 
+def test_two_sigma_is_the_mean_and_two_standard_deviations_to_each_side() -> None:
+    curve = only_curve(spec(statistic="two_sigma"), three_seeds())
+    assert curve.middle.tolist() == [3.0, 6.0]
+    # 1, 2, 6 and 4, 5, 9: squared deviations 4 + 1 + 9, over two degrees of freedom
+    assert curve.low.tolist() == pytest.approx([3 - 2 * 7**0.5, 6 - 2 * 7**0.5])
+    assert curve.high.tolist() == pytest.approx([3 + 2 * 7**0.5, 6 + 2 * 7**0.5])
+    title = figures.draw(spec(statistic="two_sigma"), three_seeds()).get_suptitle()
+    assert "mean over 3 seeds; band: two standard deviations" in title.replace("\n", " ")
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_seed_has_no_band_of_standard_deviations() -> None:
+    rows = three_seeds()
+    curve = only_curve(spec(statistic="two_sigma"), rows[rows["seed"] == 1])
+    assert curve.middle.tolist() == [2.0, 5.0]
+    assert np.isnan([curve.low, curve.high]).all()
+
+
 def test_a_seed_without_finite_values_is_left_out_of_a_mean_and_counted() -> None:
     lost = run(NAC, 3, mse({0: 1.0}, {0: 1.0, 10: NAN}), "diverged: at step 3")
     curve = only_curve(spec(), frame(three_seeds(), lost))
