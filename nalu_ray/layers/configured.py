@@ -17,7 +17,7 @@ from .functional import bounded_exp, linear, log_magnitude, nac_weight
 from .initialisers import Init, check_init, initialise
 
 VIEWS = ("none", "raw", "log", "sign")
-_CONFIGURED = 3  # matrices: W_hat, M_hat, G
+GATES = ("input", "state")
 
 Weights = tuple[Tensor, ...]
 
@@ -42,6 +42,10 @@ class ConfiguredNALU(Cell):
     * ``sign``: tanh(sharpness d), d each of z and each difference of two of them: signs and
       comparisons, the same for larger numbers, through which gradients pass.
 
+    The paper's gate is sigmoid(G z) as in any NALU (``gate="input"``), so that the numbers' signs
+    and sizes decide with it between sum and product. ``gate="state"``, ours, leaves that to the
+    LSTM alone: sigmoid(G_t), one number for each register.
+
     Args:
         in_features: size of the input's last axis.
         hidden_features: size of the LSTM's h and c.
@@ -49,14 +53,15 @@ class ConfiguredNALU(Cell):
         registers: k, size of the output.
         view: one of ``VIEWS``.
         sharpness: of the view ``sign``, in one over the numbers' unit.
+        gate: one of ``GATES``.
         epsilon: of the NALU.
         init: initialisation of the rows of b that give W_hat and M_hat, a name in
             ``INITIALISERS`` or a constant. As h is small at first, the NALU starts near b.
         gate_init: the same for G; a positive constant starts with sums of positive numbers.
 
     Raises:
-        ValueError: if a size is below 1 or leaves no symbol, the view or an initialisation is
-            unknown, or sharpness or epsilon is not above 0.
+        ValueError: if a size is below 1 or leaves no symbol, the view, the gate or an
+            initialisation is unknown, or sharpness or epsilon is not above 0.
     """
 
     comparisons: Tensor
@@ -70,6 +75,7 @@ class ConfiguredNALU(Cell):
         registers: int = 4,
         view: str = "none",
         sharpness: float = 1.0,
+        gate: str = "input",
         epsilon: float = 1e-7,
         init: Init = "uniform",
         gate_init: Init = "uniform",
@@ -80,26 +86,32 @@ class ConfiguredNALU(Cell):
         check_count("in_features", in_features, least=values + 1)
         if view not in VIEWS:
             raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}")
+        if gate not in GATES:
+            raise ValueError(f"gate must be one of {', '.join(GATES)}, got {gate!r}")
         check_positive("sharpness", sharpness)
         check_positive("epsilon", epsilon)
         check_init("init", init)
         check_init("gate_init", gate_init)
         self.in_features, self.out_features = in_features, registers
         self.values, self.symbols, self.view = values, in_features - values, view
-        self.sharpness, self.epsilon = sharpness, epsilon
+        self.sharpness, self.gate, self.epsilon = sharpness, gate, epsilon
         self.init, self.gate_init = init, gate_init
         width = values + registers
         self.register_buffer("comparisons", _comparisons(width), persistent=False)
         seen = {"none": 0, "sign": len(self.comparisons)}.get(view, width)
         self.lstm = Controller(self.symbols, seen, hidden_features)
-        self.weight = nn.Parameter(torch.empty(_CONFIGURED * registers * width, hidden_features))
-        self.bias = nn.Parameter(torch.empty(_CONFIGURED, registers, width))
+        # rows of h's maps for each register: W_hat's, M_hat's, G's
+        self.widths = [width, width, width if gate == "input" else 1]
+        rows = registers, sum(self.widths)
+        self.weight = nn.Parameter(torch.empty(rows[0] * rows[1], hidden_features))
+        self.bias = nn.Parameter(torch.empty(rows))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         self.lstm.reset_parameters(generator)
         initialise(self.weight, "linear", generator)
-        for bias, init in zip(self.bias, (self.init, self.init, self.gate_init), strict=True):
+        parts = self.bias.split(self.widths, -1)
+        for bias, init in zip(parts, (self.init, self.init, self.gate_init), strict=True):
             initialise(bias, init, generator)
 
     def initial(self, batch: int, like: Tensor) -> State:
@@ -133,18 +145,19 @@ class ConfiguredNALU(Cell):
     def _compute(self, numbers: Tensor, h: Tensor) -> Tensor:
         """The NALU of h, one of its own for each row of the batch, (batch, width) to (batch, k)."""
         configured = linear(h, self.weight).unflatten(-1, self.bias.shape) + self.bias
-        w_hat, m_hat, gate = configured.unbind(-3)
+        w_hat, m_hat, gate = configured.split(self.widths, -1)
         weight, numbers = nac_weight(w_hat, m_hat), numbers[..., None, :]
         # a product and a sum: matrices so small and so many cost more as matrices
         a = (weight * numbers).sum(-1)
         m = bounded_exp((weight * log_magnitude(numbers, self.epsilon)).sum(-1))
-        return torch.lerp(m, a, torch.sigmoid((gate * numbers).sum(-1)))
+        gate = gate * numbers if self.gate == "input" else gate
+        return torch.lerp(m, a, torch.sigmoid(gate.sum(-1)))
 
     def extra_repr(self) -> str:
         return (
             f"{super().extra_repr()}, values={self.values}, view={self.view!r}, "
-            f"sharpness={self.sharpness}, epsilon={self.epsilon}, init={self.init!r}, "
-            f"gate_init={self.gate_init!r}"
+            f"sharpness={self.sharpness}, gate={self.gate!r}, epsilon={self.epsilon}, "
+            f"init={self.init!r}, gate_init={self.gate_init!r}"
         )
 
 

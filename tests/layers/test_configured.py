@@ -51,7 +51,7 @@ def seen(view: str, z: Array, sharpness: float) -> list[float]:
 
 def nalu(z: Array, w_hat: Array, m_hat: Array, gate: Array, epsilon: float) -> Array:
     w = np.tanh(w_hat) * sigmoid(m_hat)
-    g = sigmoid(gate @ z)
+    g = sigmoid(gate @ z if gate.shape[1] > 1 else gate[:, 0])
     return g * (w @ z) + (1 - g) * np.exp(w @ np.log(np.abs(z) + epsilon))
 
 
@@ -67,16 +67,18 @@ def written_out(cell: ConfiguredNALU, x: Array, sharpness: float) -> tuple[Array
         i, f, o, u = np.split(gates, 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(u)
         h = sigmoid(o) * np.tanh(c)
-        maps = (values["weight"] @ h).reshape(3, REGISTERS, WIDTH) + values["bias"]
-        y = nalu(z, *maps, epsilon=1e-7)
+        maps = (values["weight"] @ h).reshape(REGISTERS, -1) + values["bias"]
+        y = nalu(z, *np.split(maps, [WIDTH, 2 * WIDTH], axis=1), epsilon=1e-7)
         outputs.append(y)
         states.append(h)
     return np.stack(outputs), np.stack(states)
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_equal_to_the_equations(view: str) -> None:
-    cell, x = make(view, sharpness=2.0), inputs()
+@pytest.mark.parametrize(
+    ("view", "gate"), [*((view, "input") for view in VIEWS), ("sign", "state")]
+)
+def test_equal_to_the_equations(view: str, gate: str) -> None:
+    cell, x = make(view, sharpness=2.0, gate=gate), inputs()
     outputs, (h, _, y) = cell(x)
     for row in range(BATCH):
         wanted, states = written_out(cell, x[row].numpy(), sharpness=2.0)
@@ -107,9 +109,10 @@ def accumulator(rows: list[list[float]], gate: float) -> ConfiguredNALU:
     cell = ConfiguredNALU(SYMBOLS + 1, HIDDEN, registers=len(rows)).double()
     with torch.no_grad():
         cell.weight.zero_()
-        cell.bias[0] = LARGE * torch.tensor(rows)
-        cell.bias[1] = 2 * LARGE
-        cell.bias[2] = gate
+        w_hat, m_hat, gates = cell.bias.chunk(3, 1)
+        w_hat.copy_(LARGE * torch.tensor(rows))
+        m_hat.fill_(2 * LARGE)
+        gates.fill_(gate)
     return cell
 
 
@@ -135,7 +138,7 @@ def test_symbols_choose_the_operation() -> None:
         cell.lstm.bias.view(4, HIDDEN)[1] = -50  # nothing is kept
         update = cell.lstm.weight_x.view(4, HIDDEN, SYMBOLS)[3]
         update[0, 0], update[0, 1] = 50, -50
-        cell.weight.view(3, 1, 2, HIDDEN)[0, 0, 0, 0] = 2 * LARGE
+        cell.weight[0, 0] = 2 * LARGE
     x = torch.zeros(1, 3, SYMBOLS + 1).double()
     x[0, :, SYMBOLS] = torch.tensor([1000.0, 300.0, 50.0])
     for step, symbol in enumerate([0, 1, 0]):
@@ -146,11 +149,11 @@ def test_symbols_choose_the_operation() -> None:
 
 def test_starts_near_its_biases_and_as_asked() -> None:
     cell = make(init=0.5, gate_init=0.25)
-    assert (cell.bias[:2] == 0.5).all()
-    assert (cell.bias[2] == 0.25).all()
+    assert (cell.bias[:, : 2 * WIDTH] == 0.5).all()
+    assert (cell.bias[:, 2 * WIDTH :] == 0.25).all()
     spread = ConfiguredNALU(SYMBOLS + 1, 64, registers=20)
     spread.reset_parameters(torch.Generator().manual_seed(0))
-    for bias in spread.bias:
+    for bias in spread.bias.chunk(3, 1):
         assert bias.abs().max() <= 0.5
         assert abs(float(bias.detach().std()) - 12**-0.5) < 0.02
     x = torch.zeros(1, 1, SYMBOLS + 1)
@@ -174,6 +177,7 @@ def test_sharpness_is_of_signs() -> None:
     ("options", "message"),
     [
         ({"view": "all"}, r"^view must be one of none, raw, log, sign, got 'all'$"),
+        ({"gate": "no"}, r"^gate must be one of input, state, got 'no'$"),
         ({"values": 0}, r"^values must be an integer of at least 1, got 0$"),
         ({"values": 6}, r"^in_features must be an integer of at least 7, got 6$"),
         ({"registers": 0}, r"^registers must be an integer of at least 1, got 0$"),

@@ -189,9 +189,10 @@ def adding(chosen: ProgramSetting) -> Replicas:
             if name == "cell.unit.W_hat":
                 value[..., -2:] = 30
             if name == "cell.bias":  # of W_hat, M_hat and G, whatever the LSTM says
-                value[:, 0, 0, :2] = 30
-                value[:, 1] = 30
-                value[:, 2] = 30 / chosen.scale  # a sum at the smallest numbers too
+                w_hat, m_hat, gate = value.chunk(3, 2)
+                w_hat[:, 0, :2] = 30
+                m_hat.fill_(30)
+                gate.fill_(30 / chosen.scale)  # a sum at the smallest numbers too
     return network
 
 
