@@ -31,7 +31,16 @@ def _options(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     pairs = [part.partition(":") for part in value.split(";") if part]
-    return {name: text for name, _, text in pairs}
+    return {name: _number(text) for name, _, text in pairs}
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _known_init(init: float | str) -> float | str:
@@ -63,5 +72,5 @@ Init = Annotated[NumberOrName, AfterValidator(_known_init)]
 PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_range)]
 """An initialisation for each layer, first to last, written ``a:b``."""
 
-Options = Annotated[dict[str, NumberOrName], BeforeValidator(_options)]
+Options = Annotated[dict[str, int | float | str], BeforeValidator(_options)]
 """Named values, written ``name:value;name:value`` on the command line."""

@@ -13,6 +13,8 @@ def test_texts_of_the_command_line_become_what_they_mean() -> None:
     )  # fmt: skip
     assert setting.gate_init == (0.2, "glorot")
     assert setting.options == {"epsilon": 1e-5, "m_hat_init": "normal"}
+    whole = StaticSetting.model_validate({"options": "a:8;b:8.0"}).options
+    assert [type(value) for value in whole.values()] == [int, float]
     assert setting.weight_init == 0.1
     assert setting.train_range == (-1.0, 1.0)
     assert (setting.steps, setting.clip) == (1000, 0.5)
