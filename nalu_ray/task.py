@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 import pandas as pd
 
 from nalu_ray.config import Setting
-from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
+from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
 
 if TYPE_CHECKING:
     import torch
@@ -166,9 +166,14 @@ class SupervisedTask(Task[S]):
 
     A new one says how to draw a batch, how to build the network and what to measure; the loss is
     the mean squared error unless it says otherwise.
+
+    Attributes:
+        splits: the evaluation sets.
+        keep: where each seed's parameters are kept, as a file beside the rows; none are without.
     """
 
     splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
+    keep: ClassVar[Selection | None] = None
 
     def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:
         from nalu_ray.training.loop import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
@@ -211,6 +216,10 @@ class SupervisedTask(Task[S]):
     def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Returns each seed's loss, (R, ...) x (R, ...) -> (R,)."""
         return (prediction - target).square().flatten(1).mean(1)
+
+    def objective(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
+        """Returns what is minimised: :meth:`loss`, unless the setting has a say in it."""
+        return self.loss(prediction, target)
 
     def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Returns each seed's figures, (R, ...) x (R, ...) -> {name: (R,)}."""

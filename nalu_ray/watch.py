@@ -15,9 +15,10 @@ from rich.live import Live
 from nalu_ray.cli import Exit, Parser, assignments, guarded
 from nalu_ray.config import ConfigError, did_you_mean
 from nalu_ray.messages import Messages
+from nalu_ray.results.trained import describe
 from nalu_ray.rl import animation, board
 from nalu_ray.rl.agent import Agent, AgentError
-from nalu_ray.rl.agents import best, describe
+from nalu_ray.rl.agents import best
 from nalu_ray.rl.playback import Moment, play
 from nalu_ray.rl.rollout import TASK
 

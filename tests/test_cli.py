@@ -319,4 +319,4 @@ def test_help_of_a_task_shows_types_as_a_user_writes_them(
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert "float:float" in rows["train_range"]
     assert "float or str:..." in rows["gate_init"]
-    assert "name:float or str;..." in rows["options"]
+    assert "name:int or float or str;..." in rows["options"]

@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runner": RUN,
     "tune": RUN | {"cli", "local", "request", "runner", "show"},
     "report": PLAN | {"cli", "messages"},
+    "predict": PLAN | {"cli", "messages"},
     "watch": PLAN | {"cli", "messages"},
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,7 +119,8 @@ def test_in_a_terminal(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(watch.time, "sleep", slept.append)
+    # its own `time`: other threads sleep too
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=slept.append))
     screen = Console(file=io.StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(watch, "Console", lambda **_: screen)
     words = ["gridworld", "--t", 4, "--out", out, "--episodes", 2, "--fps", 10]

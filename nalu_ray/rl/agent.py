@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from torch import Tensor
 from envs import World
 from nalu_ray.config import explain
 from nalu_ray.rl.network import Network, NetworkConfig
+from nalu_ray.training import plain
 
 FORMAT = "nalu_ray agent 1"
 
@@ -46,7 +45,6 @@ class Agent:
         Raises:
             AgentError: ``about`` holds more than plain values, which no one could read again.
         """
-        buffer = io.BytesIO()
         saved = {
             "format": FORMAT,
             "network": self.network.config.model_dump(),
@@ -54,13 +52,7 @@ class Agent:
             "weights": {name: value.cpu() for name, value in self.network.state_dict().items()},
             "about": self.about,
         }
-        torch.save(saved, buffer)
-        data = buffer.getvalue()
-        try:
-            torch.load(io.BytesIO(data), weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise AgentError(f"more than plain values: {self.about}, {self.world}") from error
-        return data
+        return plain.to_bytes(saved, AgentError)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "agent") -> Agent:
@@ -80,7 +72,7 @@ class Agent:
         except ValidationError as error:
             raise AgentError(f"{name}: {'; '.join(explain(error))}") from error
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise _unreadable(name, error) from error
+            raise AgentError(plain.unreadable(name, "agent", error)) from error
 
     @classmethod
     def load(cls, path: Path | str) -> Agent:
@@ -145,25 +137,11 @@ def about(data: bytes, name: str = "agent") -> dict[str, Any]:
     try:
         return dict(saved["about"])
     except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(name, error) from error
+        raise AgentError(plain.unreadable(name, "agent", error)) from error
 
 
 def _plain(data: bytes, name: str) -> dict[str, Any]:
-    try:
-        saved = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's own text recommends to run the file's code
-        reason = "it is cut off, or holds more than plain values"
-        raise AgentError(f"{name}: cannot be read as an agent: {reason}") from error
-    except Exception as error:  # torch.load raises whatever the bytes lead it to
-        raise _unreadable(name, error) from error
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise AgentError(f"{name}: not written by nalu_ray as an agent ({FORMAT})")
-    return saved
-
-
-def _unreadable(name: str, error: Exception) -> AgentError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return AgentError(f"{name}: cannot be read as an agent: {reason}")
+    return plain.from_bytes(data, name, noun="agent", form=FORMAT, error=AgentError)
 
 
 def build_network(config: NetworkConfig, world: World) -> Network:

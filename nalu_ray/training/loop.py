@@ -15,6 +15,7 @@ from nalu_ray.config import Setting
 from nalu_ray.results.store import COMPLETED
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch, Progress, SupervisedTask
+from nalu_ray.training.models import Keeper
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName, optimiser, schedule
 from nalu_ray.training.replicas import Replicas, clip_rows
 
@@ -68,6 +69,7 @@ class SupervisedRun:
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
         )
         self.streams = Streams(task.name, seeds, "train", shared=setting.shared_inputs)
+        self.keeper = Keeper(task.keep, flat)
         self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
         self.step = 0
         self.records: list[dict[str, Any]] = []
@@ -90,8 +92,8 @@ class SupervisedRun:
         return rows.astype({"x": "float64"})
 
     def files(self) -> dict[str, bytes]:
-        """Returns nothing: the rows say all."""
-        return {}
+        """Returns the models that the task asks to keep."""
+        return self.keeper.files(self.task.name, self.setting, self.seeds, self.replicas)
 
     def close(self) -> None:
         """Nothing was started."""
@@ -103,6 +105,7 @@ class SupervisedRun:
             "optimiser": self.optimiser.state_dict(),
             "schedule": self.schedule.state_dict(),
             "streams": self.streams.state_dict(),
+            "keeper": self.keeper.state_dict(),
             "diverged": self.diverged.clone(),
             "step": self.step,
             "records": list(self.records),
@@ -115,6 +118,7 @@ class SupervisedRun:
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
         self.streams.load_state_dict(state["streams"])
+        self.keeper.load_state_dict(state["keeper"])
         self.diverged = state["diverged"].clone()
         self.step, self.records = state["step"], list(state["records"])
 
@@ -125,7 +129,8 @@ class SupervisedRun:
         any_diverged = bool((self.diverged >= 0).any())
         while self.step < until:
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
-            loss = self.task.loss(self._predict("train", batch, self.streams), batch.targets)
+            prediction = self._predict("train", batch, self.streams)
+            loss = self.task.objective(self.setting, prediction, batch.targets)
             (gradient,) = torch.autograd.grad(loss.sum(), flat)
             if clip is not None:
                 clip_rows(gradient, clip)
@@ -171,8 +176,10 @@ class SupervisedRun:
         for split, batch in self.sets.items():
             streams = Streams(self.task.name, self.seeds, split)
             prediction = self._predict(split, batch, streams)
-            for metric, values in self.task.metrics(prediction, batch.targets).items():
+            figures = self.task.metrics(prediction, batch.targets)
+            for metric, values in figures.items():
                 self._record(split, metric, values)
+            self.keeper.see(self.step, split, figures, self.replicas.flat)
             if self.step == self.setting.steps:
                 curves = self.task.curves(self.setting, split, batch, prediction)
                 for metric, (x, values) in curves.items():

@@ -73,9 +73,13 @@ class Replicas:
             inputs = tuple(tensor.squeeze(0) for tensor in inputs)
         return call(self.parameters(), self.buffers, inputs)
 
-    def parameters(self) -> dict[str, Tensor]:
-        """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`."""
-        parts = self.flat.split(self.sizes, dim=1)
+    def parameters(self, flat: Tensor | None = None) -> dict[str, Tensor]:
+        """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`.
+
+        Args:
+            flat: another (R, P) tensor, laid out alike, that is read in its place.
+        """
+        parts = (self.flat if flat is None else flat).split(self.sizes, dim=1)
         # the last part is the padding
         triples = zip(self.names, parts[:-1], self.shapes, strict=True)
         return {name: _shaped(part, shape) for name, part, shape in triples}

@@ -1,0 +1,162 @@
+"""Asks a trained network: prints the number after each word of a text, or draws Figure 3."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from pydantic import ValidationError
+
+from nalu_ray.cli import Exit, Parser, assignments, guarded
+from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
+from nalu_ray.messages import Messages
+from nalu_ray.registry import tasks
+from nalu_ray.results import figures, traces
+from nalu_ray.results.output import write_bytes
+from nalu_ray.results.trained import describe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nalu_ray.training.models import Model
+
+SUFFIXES = (".png", ".pdf", ".svg")
+_EXAMPLES = """\
+examples:
+  python -m nalu_ray.predict language five hundred and fifteen
+      by the stored network with the lowest validation error
+  python -m nalu_ray.predict language "eighty-one" head=nac combine=sum
+      by the best of those
+  python -m nalu_ray.predict language --figure figure3.png --examples 9
+      numbers of the test set, the value after each word (Figure 3)
+
+exit codes: 0 told, 2 bad usage
+"""
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """A task whose networks read texts."""
+
+    name: str
+    axes: tuple[str, ...]
+    setting_type: type[Setting]
+
+    def words(self, text: str) -> list[str]:
+        """Returns the words of a text; raises ValueError, saying why, if it cannot be read."""
+
+    def after_each(
+        self, setting: Any, weights: dict[str, Tensor], words: Sequence[str]
+    ) -> list[float]:
+        """Returns what a trained network says after each word."""
+
+    def unseen(self, setting: Any, seed: int, count: int) -> list[tuple[list[str], float]]:
+        """Returns the words of texts that a seed never trained on, and what they stand for."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    return guarded(lambda: _predict(argv))
+
+
+def _predict(argv: Sequence[str] | None) -> int:
+    options, unknown = _parser().parse_known_intermixed_args(argv)
+    if options.help:
+        print(_parser().format_help(), end="")
+        return Exit.DONE
+    task, text, wanted = _checked(options, unknown)
+    with Messages(lambda warning: print(f"warning: {warning}", file=sys.stderr)):
+        path, model = _model(options, task, wanted)
+    setting = _setting(task, path, model)
+    known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
+    print(f"{path}: {describe(known)}")
+    asked: list[tuple[list[str], float | None]] = [(text, None)]
+    if not text:
+        asked = list(task.unseen(setting, model.about["seed"], options.examples))
+    found = [
+        traces.Trace(words, task.after_each(setting, model.weights, words), target)
+        for words, target in asked
+    ]
+    for trace in found:
+        print("\n".join(traces.lines(trace)))
+    if options.figure is not None:
+        _draw(options.figure, found, describe(known))
+    return Exit.DONE
+
+
+def _parser() -> Parser:
+    made = Parser("python -m nalu_ray.predict", __doc__ or "", _EXAMPLES)
+    made.add_argument(
+        "words", nargs="*", metavar="task text [key=value]",
+        help="language, words to read, and what the network must be, such as head=nalu",
+    )  # fmt: skip
+    add = made.add_argument
+    add("-h", "--help", action="store_true", help="print this help")
+    add("--checkpoint", metavar="FILE", help="a file of models (default: the best under --out)")
+    add("--out", default="results", help="folder or URI of the results (default: %(default)s)")
+    add("--figure", type=Path, metavar="FILE",
+        help="draw the text, or without one test numbers, as .png, .pdf or .svg")  # fmt: skip
+    add("--examples", type=int, default=9, metavar="N",
+        help="how many test numbers (default: %(default)s)")  # fmt: skip
+    return made
+
+
+def _checked(
+    options: argparse.Namespace, unknown: Sequence[str]
+) -> tuple[Reader, list[str], dict[str, str]]:
+    """Returns task, words to read and ``key=value`` words; raises with every mistake."""
+    mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
+    name, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
+    readers = {key: found for key, found in tasks().items() if isinstance(found, Reader)}
+    wanted, wrong = assignments([word for word in words if "=" in word])
+    mistakes += wrong
+    text = " ".join(word for word in words if "=" not in word)
+    read: list[str] = []
+    if name not in readers:
+        mistakes.append(did_you_mean("task to ask", name, readers))
+    elif text or options.figure is None:
+        try:
+            read = readers[name].words(text)
+        except ValueError as error:
+            mistakes.append(str(error))
+    if options.examples < 1:
+        mistakes.append(f"--examples {options.examples}: 1 or more is needed")
+    if options.figure is not None and options.figure.suffix not in SUFFIXES:
+        mistakes.append(f"--figure {options.figure}: it must end in {', '.join(SUFFIXES)}")
+    if mistakes:
+        raise ConfigError(mistakes)
+    return readers[name], read, wanted
+
+
+def _model(options: argparse.Namespace, task: Reader, wanted: dict[str, str]) -> tuple[str, Model]:
+    from nalu_ray.training import models  # noqa: PLC0415 (keeps --help quick)
+
+    try:
+        if options.checkpoint:
+            return options.checkpoint, models.load(options.checkpoint, task.name, wanted)
+        return models.best(options.out, task.name, wanted)
+    except models.ModelError as error:
+        raise ConfigError([str(error)]) from error
+
+
+def _setting(task: Reader, path: str, model: Model) -> Setting:
+    try:
+        return task.setting_type.model_validate(model.setting)
+    except ValidationError as error:  # written by another version
+        raise ConfigError([f"{path}: {line}" for line in explain(error)]) from error
+
+
+def _draw(path: Path, found: Sequence[traces.Trace], title: str) -> None:
+    data = figures.encode(traces.draw(found, title), path.suffix[1:])
+    try:
+        write_bytes(path, data)
+    except OSError as error:
+        raise ConfigError([f"cannot write {error.filename}: {error.strerror}"]) from error
+    print(f"drawn: {path}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""python -m nalu_ray.predict."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from nalu_ray import predict
+from nalu_ray.data.number_words import VOCABULARY, split, tokenise, words
+from nalu_ray.registry import task
+from nalu_ray.seeding import generator
+from nalu_ray.training.models import ENDING
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def trained(path: Path, about: dict[str, Any] | None = None, **values: Any) -> Path:
+    """A file of two seeds' models after a step of training."""
+    language = task("language")
+    small = {"hidden": 4, "embedding": 3, "registers": 2, "steps": 1, "evaluations": 1}
+    setting = language.setting_type.model_validate({**small, **values})
+    run = language.start(setting, [0, 7], torch.device("cpu"))
+    run.advance()
+    (data,) = run.files().values()
+    saved = torch.load(io.BytesIO(data), weights_only=True)
+    for known, value in zip(saved["about"], (about or {}).get("value", ()), strict=False):
+        known["value"] = value
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(saved, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    trained(folder / "language" / f"a{ENDING}", {"value": [3.5, 2.5]}, head="nalu")
+    trained(folder / "language" / f"b{ENDING}", {"value": [9.0, 1.5]}, head="nac", combine="sum")
+    return folder
+
+
+def run(*given: object) -> int:
+    return predict.main([str(word) for word in given])
+
+
+def test_the_number_after_each_word_of_the_best(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("language", "Five hundred and fifty-five", "--out", out) == 0
+    text, err = capsys.readouterr()
+    assert err == ""
+    first, *lines = text.splitlines()
+    assert first == (
+        f"{out}/language/b{ENDING}: head=nac combine=sum lr=0.01 seed=7 step=1 "
+        "split=validation metric=mae value=1.5"
+    )
+    assert [line.split()[0] for line in lines] == words(555)
+    assert all(re.fullmatch(r"[a-z]+ +-?\d+\.\d\d", line) for line in lines)
+
+
+def test_the_values_are_the_stored_networks(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text's last value is that of its words, and a shorter text's are the first of a longer."""
+    found = []
+    for text in ("nine", "nine hundred", "nine hundred and ten"):
+        assert run("language", *text.split(), "--out", out, "head=nalu", "seed=0") == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "head=nalu combine=recurrent lr=0.01 seed=0 " in lines[0]
+        found.append([float(line.split()[1]) for line in lines[1:]])
+    assert found[0] == found[2][:1]
+    assert found[1] == found[2][:2]
+    assert len(set(found[2])) == 4
+
+
+def test_a_checkpoint(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = out / "language" / f"a{ENDING}"
+    assert run("language", "two", "--checkpoint", path) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: head=nalu combine=recurrent lr=0.01 seed=7")
+    assert run("language", "two", "seed=0", "--checkpoint", path) == 0
+    assert " seed=0 " in capsys.readouterr().out
+
+
+def test_numbers_of_the_test_set_are_drawn(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one.png", "two.png"):
+        assert run("language", "--out", out, "--figure", tmp_path / name, "--examples", 4) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[-1] == f"drawn: {tmp_path}/two.png"
+    targets = [int(line.split()[1]) for line in text.splitlines() if line.split()[0] == "="]
+    assert len(targets) == 8
+    assert targets[:4] == targets[4:]
+    unseen = split(generator("language", "shared", "split")).test
+    assert set(targets) <= set(unseen.tolist())
+    assert " ".join(words(targets[0])).split() == [
+        line.split()[0] for line in text.splitlines()[1 : 1 + len(words(targets[0]))]
+    ]
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    with Image.open(tmp_path / "one.png") as image:
+        assert image.size[0] > 1000  # three panels side by side
+
+
+@pytest.mark.parametrize("ending", ["pdf", "svg"])
+def test_a_text_is_drawn(
+    out: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"one.{ending}"
+    assert run("language", "seven", "--out", out, "--figure", path) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("seven ")
+    assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        (["language", "fourty two"], ["unknown word 'fourty'. Did you mean 'forty'? Allowed: and"]),
+        (["language"], ["no word to read; the vocabulary is: zero, one, two"]),
+        (["langauge", "two"], ["unknown task to ask 'langauge'. Did you mean 'language'"]),
+        (["static", "two"], ["unknown task to ask 'static'. Allowed: language"]),
+        ([], ["unknown task to ask ''. Allowed: language"]),
+        (["language", "two", "--examples", "0"], ["--examples 0: 1 or more is needed"]),
+        (["language", "two", "--figure", "x.gif"], ["--figure x.gif: it must end in .png, .pdf"]),
+        (
+            ["language", "two", "--figur=x"],
+            ["unknown option '--figur'. Did you mean '--figure'"],
+        ),
+        (["language", "two", "haed=nalu"], ["unknown key 'haed'. Did you mean 'head'?"]),
+        (["language", "two", "head="], ["'head=': expected key=value"]),
+        (["language", "two", "head=dnc"], ["no model with head=dnc in "]),
+        (["language", "two", "--checkpoint", "none.pt"], ["none.pt: No such file or directory"]),
+        (
+            ["language", "fourty", "--examples", "0"],
+            ["unknown word 'fourty'", "--examples 0: 1 or more"],
+        ),
+    ],
+)
+def test_mistakes(
+    out: Path, given: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*given, "--out", out) == 2
+    printed, err = capsys.readouterr()
+    assert printed == ""
+    assert len(err.splitlines()) == len(lines)
+    for found, line in zip(err.splitlines(), lines, strict=True):
+        assert found.startswith(f"error: {line}")
+
+
+def test_an_unknown_word_lists_the_vocabulary(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("language", "one thousand", "--out", out) == 2
+    line = capsys.readouterr().err
+    assert "unknown word 'thousand'" in line
+    assert tokenise(line.partition("Allowed: ")[2].replace(",", " ")) == sorted(VOCABULARY)
+
+
+def test_none_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("language", "two", "--out", tmp_path) == 2
+    assert "tune language --preset smoke trains one" in capsys.readouterr().err
+
+
+def test_a_model_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = trained(tmp_path / "x.pt")
+    saved = torch.load(path, weights_only=True)
+    saved["setting"]["colour"] = "red"
+    torch.save(saved, path)
+    assert run("language", "two", "--checkpoint", path) == 2
+    assert re.match(f"error: {path}: colour.*", capsys.readouterr().err)
+
+
+def test_a_figure_that_cannot_be_written(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert run("language", "two", "--out", out, "--figure", tmp_path / "file" / "x.png") == 2
+    assert f"error: cannot write {tmp_path}/file/x.png: " in capsys.readouterr().err
+
+
+def test_help() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nalu_ray.predict", "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "predict language five hundred and fifteen" in done.stdout
