@@ -19,6 +19,12 @@ def check_positive(field: str, value: object) -> None:
         raise ValueError(f"{field} must be a finite number above 0, got {value!r}")
 
 
+def check_finite(field: str, value: object) -> None:
+    """Raise ``ValueError`` unless ``value`` is a finite number."""
+    if not is_finite(value):
+        raise ValueError(f"{field} must be a finite number, got {value!r}")
+
+
 def is_finite(value: object) -> TypeGuard[Real]:
     """Whether ``value`` is a number, and neither infinite nor NaN."""
     return isinstance(value, Real) and math.isfinite(value)

@@ -18,10 +18,13 @@ class Controller(LSTM):
         in_features: size of the inputs' last axis.
         fed_back: size of what is known only at its step; 0 is allowed.
         hidden_features: size of h and of c.
+        forget_init: as in :class:`LSTM`.
     """
 
-    def __init__(self, in_features: int, fed_back: int, hidden_features: int) -> None:
-        super().__init__(in_features + fed_back, hidden_features)
+    def __init__(
+        self, in_features: int, fed_back: int, hidden_features: int, *, forget_init: float = 0.0
+    ) -> None:
+        super().__init__(in_features + fed_back, hidden_features, forget_init=forget_init)
         self.known = in_features
 
     def columns(self) -> tuple[Tensor, ...]:

@@ -55,9 +55,11 @@ class ConfiguredNALU(Cell):
         sharpness: of the view ``sign``, in one over the numbers' unit.
         gate: one of ``GATES``.
         epsilon: of the NALU.
-        init: initialisation of the rows of b that give W_hat and M_hat, a name in
-            ``INITIALISERS`` or a constant. As h is small at first, the NALU starts near b.
+        init: initialisation of the rows of b that give W_hat, a name in ``INITIALISERS`` or a
+            constant. As h is small at first, the NALU starts near b.
+        m_init: the same for M_hat, ``None`` for that of ``init``.
         gate_init: the same for G; a positive constant starts with sums of positive numbers.
+        forget_init: bias of the LSTM's forget gate; above 0 it starts by remembering.
 
     Raises:
         ValueError: if a size is below 1 or leaves no symbol, the view, the gate or an
@@ -78,7 +80,9 @@ class ConfiguredNALU(Cell):
         gate: str = "input",
         epsilon: float = 1e-7,
         init: Init = "uniform",
+        m_init: Init | None = None,
         gate_init: Init = "uniform",
+        forget_init: float = 0.0,
     ) -> None:
         super().__init__()
         check_count("values", values)
@@ -90,16 +94,18 @@ class ConfiguredNALU(Cell):
             raise ValueError(f"gate must be one of {', '.join(GATES)}, got {gate!r}")
         check_positive("sharpness", sharpness)
         check_positive("epsilon", epsilon)
+        m_init = init if m_init is None else m_init
         check_init("init", init)
+        check_init("m_init", m_init)
         check_init("gate_init", gate_init)
         self.in_features, self.out_features = in_features, registers
         self.values, self.symbols, self.view = values, in_features - values, view
         self.sharpness, self.gate, self.epsilon = sharpness, gate, epsilon
-        self.init, self.gate_init = init, gate_init
+        self.init, self.m_init, self.gate_init = init, m_init, gate_init
         width = values + registers
         self.register_buffer("comparisons", _comparisons(width), persistent=False)
         seen = {"none": 0, "sign": len(self.comparisons)}.get(view, width)
-        self.lstm = Controller(self.symbols, seen, hidden_features)
+        self.lstm = Controller(self.symbols, seen, hidden_features, forget_init=forget_init)
         # rows of h's maps for each register: W_hat's, M_hat's, G's
         self.widths = [width, width, width if gate == "input" else 1]
         rows = registers, sum(self.widths)
@@ -111,7 +117,7 @@ class ConfiguredNALU(Cell):
         self.lstm.reset_parameters(generator)
         initialise(self.weight, "linear", generator)
         parts = self.bias.split(self.widths, -1)
-        for bias, init in zip(parts, (self.init, self.init, self.gate_init), strict=True):
+        for bias, init in zip(parts, (self.init, self.m_init, self.gate_init), strict=True):
             initialise(bias, init, generator)
 
     def initial(self, batch: int, like: Tensor) -> State:
@@ -157,7 +163,8 @@ class ConfiguredNALU(Cell):
         return (
             f"{super().extra_repr()}, values={self.values}, view={self.view!r}, "
             f"sharpness={self.sharpness}, gate={self.gate!r}, epsilon={self.epsilon}, "
-            f"init={self.init!r}, gate_init={self.gate_init!r}"
+            f"init={self.init!r}, m_init={self.m_init!r}, gate_init={self.gate_init!r}, "
+            f"forget_init={self.lstm.forget_init}"
         )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ._checks import check_finite
 from .cell import AffineCell, State
 from .cells import register_cell
 
@@ -29,12 +30,26 @@ class LSTM(AffineCell):
     Args:
         in_features: size of the input's last axis.
         hidden_features: size of h and of c, the two tensors of the state.
+        forget_init: initial bias of the forget gate; above 0 it starts by remembering
+            (Jozefowicz et al., 2015).
 
     Raises:
-        ValueError: if a size is below 1.
+        ValueError: if a size is below 1 or the bias not finite.
     """
 
     rows: ClassVar[int] = 4
+
+    def __init__(
+        self, in_features: int, hidden_features: int, *, forget_init: float = 0.0
+    ) -> None:
+        check_finite("forget_init", forget_init)
+        self.forget_init = float(forget_init)
+        super().__init__(in_features, hidden_features)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        super().reset_parameters(generator)
+        with torch.no_grad():
+            self.bias[self.out_features : 2 * self.out_features] = self.forget_init
 
     def initial(self, batch: int, like: Tensor) -> State:
         """Returns h = 0 and c = 0."""

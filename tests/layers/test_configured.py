@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -148,9 +149,13 @@ def test_symbols_choose_the_operation() -> None:
 
 
 def test_starts_near_its_biases_and_as_asked() -> None:
-    cell = make(init=0.5, gate_init=0.25)
+    cell = make(init=0.5, gate_init=0.25, forget_init=1.5)
     assert (cell.bias[:, : 2 * WIDTH] == 0.5).all()
     assert (cell.bias[:, 2 * WIDTH :] == 0.25).all()
+    assert cell.lstm.bias.view(4, HIDDEN)[1].tolist() == [1.5] * HIDDEN
+    cell = make(init=0.5, m_init=2.0)
+    assert (cell.bias[:, :WIDTH] == 0.5).all()
+    assert (cell.bias[:, WIDTH : 2 * WIDTH] == 2.0).all()
     spread = ConfiguredNALU(SYMBOLS + 1, 64, registers=20)
     spread.reset_parameters(torch.Generator().manual_seed(0))
     for bias in spread.bias.chunk(3, 1):
@@ -184,7 +189,9 @@ def test_sharpness_is_of_signs() -> None:
         ({"sharpness": 0.0}, r"^sharpness must be a finite number above 0, got 0\.0$"),
         ({"epsilon": 0.0}, r"^epsilon must be a finite number above 0, got 0\.0$"),
         ({"init": "no"}, r"^init must be one of"),
+        ({"m_init": "no"}, r"^m_init must be one of"),
         ({"gate_init": "no"}, r"^gate_init must be one of"),
+        ({"forget_init": math.inf}, r"^forget_init must be a finite number, got inf$"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.layers import LSTM, lstm_steps
+from nalu_ray.layers import LSTM, build_cell, lstm_steps
 
 STEPS, BATCH, INPUTS, HIDDEN = 7, 3, 4, 5
 
@@ -244,3 +244,11 @@ def test_weights_are_drawn_within_the_bound() -> None:
 def test_sizes_below_one(sizes: tuple[int, int], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         LSTM(*sizes)
+
+
+def test_forget_init_is_the_bias_of_the_forget_gate_alone() -> None:
+    cell = build_cell("lstm", 3, 2, forget_init=1.5)
+    cell.reset_parameters(torch.Generator().manual_seed(0))
+    assert cell.bias.tolist() == [0.0, 0.0, 1.5, 1.5, 0.0, 0.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match=r"^forget_init must be a finite number, got nan$"):
+        build_cell("lstm", 3, 2, forget_init=float("nan"))
