@@ -21,7 +21,7 @@ Weights = tuple[Tensor, ...]
 
 
 class _ArithmeticCell(UnitCell):
-    """A NAC or NALU whose state may start as a memory: W near the identity on h, G 0 on it."""
+    """A NAC or NALU whose state may start as a memory: W near the identity on h."""
 
     def __init__(
         self,
@@ -50,8 +50,6 @@ class _ArithmeticCell(UnitCell):
         for parameter in unit.W_hat, unit.M_hat:
             of_h = parameter[:, self.in_features :]
             of_h.copy_(self.memory_init * torch.eye(self.out_features))
-        if isinstance(unit, NALU):
-            unit.G[:, self.in_features :] = 0.0
 
 
 class NACCell(_ArithmeticCell):
@@ -93,8 +91,7 @@ class NALUCell(_ArithmeticCell):
     Args:
         in_features: size of the input's last axis.
         hidden_features: size of h.
-        memory_init: as in :class:`NACCell`; but for ``None``, G from h starts at 0, so that how
-            large h is does not decide between sum and product.
+        memory_init: as in :class:`NACCell`.
         options: of :class:`~nalu_ray.layers.NALU`.
     """
 

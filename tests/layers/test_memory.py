@@ -18,9 +18,6 @@ def test_memory_init_sets_what_h_adds_to_itself(name: str) -> None:
         found, drawn = (getattr(each.unit, parameter) for each in (cell, other))
         assert torch.equal(found[:, 3:], 20 * torch.eye(2))
         assert torch.equal(found[:, :3], drawn[:, :3])
-    if name == "nalu":
-        assert torch.equal(cell.unit.G[:, 3:], torch.zeros(2, 2))
-        assert torch.equal(cell.unit.G[:, :3], other.unit.G[:, :3])
 
 
 def test_a_memory_keeps_what_it_has() -> None:
