@@ -213,16 +213,14 @@ class SupervisedTask(Task[S]):
         prediction: Tensor = network(*batch.inputs, shared=batch.shared)
         return prediction
 
-    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """Returns each seed's loss, (R, ...) x (R, ...) -> (R,)."""
+    def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
+        """Returns what each seed minimises, (R, ...) x (R, ...) -> (R,)."""
         return (prediction - target).square().flatten(1).mean(1)
 
-    def objective(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
-        """Returns what is minimised: :meth:`loss`, unless the setting has a say in it."""
-        return self.loss(prediction, target)
-
-    def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Returns each seed's figures, (R, ...) x (R, ...) -> {name: (R,)}."""
+    def metrics(
+        self, setting: S, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Returns each seed's figures on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
         from nalu_ray.training.metrics import mean_squared_error  # noqa: PLC0415
 
         return {"mse": mean_squared_error(prediction, target)}

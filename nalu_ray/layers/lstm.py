@@ -39,9 +39,7 @@ class LSTM(AffineCell):
 
     rows: ClassVar[int] = 4
 
-    def __init__(
-        self, in_features: int, hidden_features: int, *, forget_init: float = 0.0
-    ) -> None:
+    def __init__(self, in_features: int, hidden_features: int, *, forget_init: float = 0.0) -> None:
         check_finite("forget_init", forget_init)
         self.forget_init = float(forget_init)
         super().__init__(in_features, hidden_features)

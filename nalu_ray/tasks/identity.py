@@ -144,7 +144,9 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
         x = _integers(limits[split]).expand(len(streams.seeds), -1, -1)
         return Batch((x,), x)
 
-    def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def metrics(
+        self, setting: IdentitySetting, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
         return {
             "mae": mean_absolute_error(prediction, target),
             "mse": mean_squared_error(prediction, target),

@@ -129,12 +129,14 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         """The whole of a part, also for training: every step is over all of it (App. D)."""
         return _part(streams.seeds, setting.division, split)
 
-    def objective(self, setting: LanguageSetting, prediction: Tensor, target: Tensor) -> Tensor:
+    def loss(self, setting: LanguageSetting, prediction: Tensor, target: Tensor) -> Tensor:
         error = prediction - target
         each = error.abs() if setting.loss == "mae" else error.square()
         return each.flatten(1).mean(1)
 
-    def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def metrics(
+        self, setting: LanguageSetting, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
         right = (prediction.round() == target).to(prediction.dtype)
         return {
             "mae": mean_absolute_error(prediction, target),

@@ -109,11 +109,13 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         targets = torch.from_numpy(drawn.values).float()[..., None]
         return Batch(inputs, targets, len(streams) < len(streams.seeds))
 
-    def loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+    def loss(self, setting: ProgramSetting, prediction: Tensor, target: Tensor) -> Tensor:
         """Root of the batch's mean squared error (section 4.4), each seed its own."""
-        return super().loss(prediction, target).clamp_min(_SMALLEST).sqrt()
+        return super().loss(setting, prediction, target).clamp_min(_SMALLEST).sqrt()
 
-    def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def metrics(
+        self, setting: ProgramSetting, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
         matched = matching_digits(prediction, target)
         return {
             "rmse": root_mean_square(prediction, target),

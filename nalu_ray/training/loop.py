@@ -130,7 +130,7 @@ class SupervisedRun:
         while self.step < until:
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
             prediction = self._predict("train", batch, self.streams)
-            loss = self.task.objective(self.setting, prediction, batch.targets)
+            loss = self.task.loss(self.setting, prediction, batch.targets)
             (gradient,) = torch.autograd.grad(loss.sum(), flat)
             if clip is not None:
                 clip_rows(gradient, clip)
@@ -176,7 +176,7 @@ class SupervisedRun:
         for split, batch in self.sets.items():
             streams = Streams(self.task.name, self.seeds, split)
             prediction = self._predict(split, batch, streams)
-            figures = self.task.metrics(prediction, batch.targets)
+            figures = self.task.metrics(self.setting, split, prediction, batch.targets)
             for metric, values in figures.items():
                 self._record(split, metric, values)
             self.keeper.see(self.step, split, figures, self.replicas.flat)

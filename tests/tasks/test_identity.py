@@ -36,7 +36,8 @@ def test_uniform_training_stays_in_the_range_and_differs_between_seeds() -> None
 
 def test_predicting_zero_scores_as_the_caption_says() -> None:
     batch = TASK.sample(IdentitySetting(), "extrapolation", STREAMS)
-    found = TASK.metrics(torch.zeros_like(batch.targets), batch.targets)
+    zeros = torch.zeros_like(batch.targets)
+    found = TASK.metrics(IdentitySetting(), "extrapolation", zeros, batch.targets)
     assert found["mae"].tolist() == pytest.approx([1000 * 1001 / 2001] * 2)
 
 

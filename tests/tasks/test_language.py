@@ -89,7 +89,7 @@ def test_every_step_is_over_the_whole_training_set() -> None:
 def test_metrics_are_each_seeds_own() -> None:
     target = torch.tensor([[[515.0], [3.0]]]).expand(2, -1, -1)
     prediction = torch.tensor([[[515.4], [1.0]], [[514.6], [3.0]]])
-    found = TASK.metrics(prediction, target)
+    found = TASK.metrics(setting(), "test", prediction, target)
     assert list(found) == ["mae", "mse", "exact"]  # the first is shown while running
     assert found["mae"].tolist() == pytest.approx([1.2, 0.2], rel=1e-4)
     assert found["mse"].tolist() == pytest.approx([2.08, 0.08], rel=1e-3)
@@ -98,15 +98,14 @@ def test_metrics_are_each_seeds_own() -> None:
 
 def test_what_is_not_finite_is_not_exact() -> None:
     broken = torch.tensor([[[torch.nan], [torch.inf], [3.0]]])
-    assert TASK.metrics(broken, torch.full((1, 3, 1), 3.0))["exact"].tolist() == [
-        pytest.approx(1 / 3)
-    ]
+    found = TASK.metrics(setting(), "test", broken, torch.full((1, 3, 1), 3.0))
+    assert found["exact"].tolist() == [pytest.approx(1 / 3)]
 
 
 @pytest.mark.parametrize(("loss", "expected"), [("mae", [2, 3]), ("mse", [5, 9])])
 def test_what_is_minimised(loss: str, expected: list[float]) -> None:
     prediction, target = torch.tensor([[[1.0], [3.0]], [[3.0], [3.0]]]), torch.zeros(2, 2, 1)
-    assert TASK.objective(setting(loss=loss), prediction, target).tolist() == expected
+    assert TASK.loss(setting(loss=loss), prediction, target).tolist() == expected
 
 
 def test_the_test_set_never_selects() -> None:
@@ -207,7 +206,7 @@ def test_any_unit_is_a_head(head: str, combine: str) -> None:
     replicas = Replicas(lambda: LanguageNetwork(chosen), SEEDS)
     found: Tensor = replicas(*batch.inputs, shared=batch.shared)
     assert found.shape == batch.targets.shape
-    loss = TASK.objective(chosen, found, batch.targets)
+    loss = TASK.loss(chosen, found, batch.targets)
     (gradient,) = torch.autograd.grad(loss.sum(), replicas.flat)
     assert gradient.isfinite().all()
 

@@ -127,7 +127,7 @@ def test_what_is_not_finite_matches_nothing_and_what_is_huge_almost_nothing() ->
 def test_metrics_are_each_seeds_own() -> None:
     target = torch.tensor([[[100.0], [20.0]], [[-3.0], [7.0]]])
     prediction = target + torch.tensor([[[3.0], [-4.0]], [[0.4], [-0.3]]])
-    found = TASK.metrics(prediction, target)
+    found = TASK.metrics(setting(), "test", prediction, target)
     assert list(found) == ["rmse", "digits", "exact"]  # the first is shown while running
     assert found["rmse"].tolist() == pytest.approx([12.5**0.5, 0.125**0.5])
     assert found["digits"].tolist() == pytest.approx([(2 / 3 + 0) / 2, 1])
@@ -137,7 +137,7 @@ def test_metrics_are_each_seeds_own() -> None:
 def test_loss_is_the_root_of_each_seeds_mean_square_and_has_a_gradient_at_zero() -> None:
     target = torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])
     prediction = (target + torch.tensor([[[3.0], [4.0]], [[0.0], [0.0]]])).requires_grad_()
-    loss = TASK.loss(prediction, target)
+    loss = TASK.loss(setting(), prediction, target)
     assert loss.tolist() == pytest.approx([12.5**0.5, 0], abs=1e-5)
     loss.sum().backward()
     assert isinstance(prediction.grad, Tensor)
@@ -206,7 +206,7 @@ def test_a_network_that_adds_is_right_at_any_number_of_digits(
     for split in TASK.splits:
         batch = drawn(chosen, split)
         with torch.no_grad():
-            found = TASK.metrics(network(*batch.inputs), batch.targets)
+            found = TASK.metrics(chosen, split, network(*batch.inputs), batch.targets)
         assert found["exact"].tolist() == [1, 1]
         assert found["digits"].tolist() == [1, 1]
         assert float(found["rmse"].max()) < 0.01

@@ -155,6 +155,8 @@ def test_stops_are_strictly_increasing_and_end_at_the_last_step() -> None:
 
 def test_loss_is_one_number_a_seed() -> None:
     prediction, target = torch.tensor([[[1.0], [3.0]], [[0.0], [0.0]]]), torch.zeros(1, 2, 1)
-    loss: Tensor = static.TASK.loss(prediction, target)
+    setting = static.StaticSetting()
+    loss: Tensor = static.TASK.loss(setting, prediction, target)
     assert loss.tolist() == [5.0, 0.0]
-    assert static.TASK.metrics(prediction, target)["mse"].tolist() == [5.0, 0.0]
+    found = static.TASK.metrics(setting, "interpolation", prediction, target)
+    assert found["mse"].tolist() == [5.0, 0.0]

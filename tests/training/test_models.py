@@ -82,7 +82,9 @@ class Wandering(SupervisedTask[SupervisedSetting]):
         ones = torch.ones(len(streams.seeds), 1, 1)
         return Batch((ones,), ones if split == "validation" else 9 * ones)
 
-    def metrics(self, prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def metrics(
+        self, setting: SupervisedSetting, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
         return {"mae": (prediction - target).abs().flatten(1).mean(1)}
 
 
