@@ -46,10 +46,9 @@ class _ArithmeticCell(UnitCell):
     def _remember(self) -> None:
         if self.memory_init is None:
             return
-        unit = cast(NAC, self.unit)
-        for parameter in unit.W_hat, unit.M_hat:
-            of_h = parameter[:, self.in_features :]
-            of_h.copy_(self.memory_init * torch.eye(self.out_features))
+        unit, own = cast(NAC, self.unit), torch.eye(self.out_features)
+        unit.W_hat[:, self.in_features :] = self.memory_init * own
+        unit.M_hat[:, self.in_features :] = self.memory_init * (2 * own - 1)
 
 
 class NACCell(_ArithmeticCell):
@@ -58,8 +57,9 @@ class NACCell(_ArithmeticCell):
     Args:
         in_features: size of the input's last axis.
         hidden_features: size of h.
-        memory_init: initial W_hat and M_hat from each h to itself, 0 from h to the others: large
-            for a cell that starts by keeping what it has; ``None`` leaves them to ``init``.
+        memory_init: m; W_hat and M_hat start at m from each h to itself, at 0 and -m to the
+            others, so that W is the nearer to the identity there the larger m is, and the cell
+            starts by keeping what it has; ``None`` leaves them to ``init``.
         options: of :class:`~nalu_ray.layers.NAC`.
     """
 
