@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from ._checks import check_finite
 from .cell import AffineCell, State
 from .cells import register_cell
+from .initialisers import Init, check_init, initialise
 
 
 @register_cell("lstm", label="LSTM", citation="Hochreiter and Schmidhuber (1997)")
@@ -31,21 +32,32 @@ class LSTM(AffineCell):
         in_features: size of the input's last axis.
         hidden_features: size of h and of c, the two tensors of the state.
         forget_init: initial bias of the forget gate; above 0 it starts by remembering
-            (Jozefowicz et al., 2015).
+            (Jozefowicz et al., 2015), below 0 by forgetting.
+        recurrent_init: initialisation of U, a name in ``INITIALISERS`` or a constant.
 
     Raises:
-        ValueError: if a size is below 1 or the bias not finite.
+        ValueError: if a size is below 1, the bias not finite or the initialisation unknown.
     """
 
     rows: ClassVar[int] = 4
 
-    def __init__(self, in_features: int, hidden_features: int, *, forget_init: float = 0.0) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        *,
+        forget_init: float = 0.0,
+        recurrent_init: Init = "linear",
+    ) -> None:
         check_finite("forget_init", forget_init)
-        self.forget_init = float(forget_init)
+        check_init("recurrent_init", recurrent_init)
+        self.forget_init, self.recurrent_init = float(forget_init), recurrent_init
         super().__init__(in_features, hidden_features)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         super().reset_parameters(generator)
+        if self.recurrent_init != "linear":
+            initialise(self.weight_h, self.recurrent_init, generator)
         with torch.no_grad():
             self.bias[self.out_features : 2 * self.out_features] = self.forget_init
 

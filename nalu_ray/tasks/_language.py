@@ -31,6 +31,12 @@ class LanguageSetting(SupervisedSetting):
     )
     hidden: int = Field(32, ge=1, description="units of the LSTM; 16 or 32 (App. D)")
     embedding: int = Field(32, ge=1, description="width of the words' embedding; not in the paper")
+    forget_init: float = Field(
+        0.0, description="initial bias of the LSTM's forget gate; below 0 it starts by forgetting"
+    )
+    recurrent_init: Init = Field(
+        "linear", description="initialisation of the LSTM's weights from its own outputs"
+    )
     head_layers: int = Field(
         1, ge=1, description="layers of the head; of combine=recurrent the last one is recurrent"
     )
@@ -74,7 +80,12 @@ class LanguageNetwork(nn.Module):
         super().__init__()
         self.embedding = nn.Parameter(torch.empty(len(VOCABULARY), setting.embedding))
         nn.init.normal_(self.embedding)
-        self.lstm = layers.LSTM(setting.embedding, setting.hidden)
+        self.lstm = layers.LSTM(
+            setting.embedding,
+            setting.hidden,
+            forget_init=setting.forget_init,
+            recurrent_init=setting.recurrent_init,
+        )
         self.combine = setting.combine
         recurrent = self.combine == "recurrent"
         inner = setting.head_layers - 1

@@ -246,9 +246,14 @@ def test_sizes_below_one(sizes: tuple[int, int], name: str) -> None:
         LSTM(*sizes)
 
 
-def test_forget_init_is_the_bias_of_the_forget_gate_alone() -> None:
+def test_it_starts_as_asked() -> None:
     cell = build_cell("lstm", 3, 2, forget_init=1.5)
     cell.reset_parameters(torch.Generator().manual_seed(0))
     assert cell.bias.tolist() == [0.0, 0.0, 1.5, 1.5, 0.0, 0.0, 0.0, 0.0]
+    cell = build_cell("lstm", 3, 2, recurrent_init=0.25)
+    assert (cell.weight_h == 0.25).all()
+    assert cell.weight_x.std() > 0
+    with pytest.raises(ValueError, match=r"^recurrent_init must be one of"):
+        build_cell("lstm", 3, 2, recurrent_init="no")
     with pytest.raises(ValueError, match=r"^forget_init must be a finite number, got nan$"):
         build_cell("lstm", 3, 2, forget_init=float("nan"))

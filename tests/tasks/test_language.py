@@ -217,6 +217,13 @@ def test_a_recurrent_head_may_start_as_a_memory() -> None:
     assert (unit.weight[:, :5].abs() < 0.5).all()
 
 
+def test_the_lstm_starts_as_asked() -> None:
+    lstm = network(forget_init=-4.0, recurrent_init=0.0).lstm
+    size = lstm.out_features
+    assert (lstm.bias[size : 2 * size] == -4).all()
+    assert (lstm.weight_h == 0).all()
+
+
 def test_settings_of_the_head_reach_it() -> None:
     chosen = {"weight_init": 0.25, "gate_init": -1.5, "options": {"epsilon": 1e-3}}
     for combine in ("sum", "recurrent"):

