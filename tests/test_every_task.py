@@ -112,6 +112,8 @@ def test_every_published_value_of_a_tasks_tables_has_its_cell(name: str) -> None
         assert set(values.row) - {"random"} <= rows
         if table.number == 1:  # half of it each for static and recurrent arithmetic
             values = values[values.column.str.startswith(f"{name}_")]
+        if table.number in {2, 10}:  # of counting and of addition
+            values = values[values.column.str.startswith(name.removeprefix("mnist_"))]
         if table.columns is not None:
             ids = table.columns.published
             printed = {ids.get(label, label) for label in table.columns.labels}

@@ -61,6 +61,9 @@ class Measure(_Spec):
     published: tuple[str, str] | None = Field(
         None, description="published (column, split) in layout columns, if not (key, split)"
     )
+    published_scale: float = Field(
+        1.0, description="times the published number: what ours compares with, printed after it"
+    )
 
 
 class TableSpec(_Spec):

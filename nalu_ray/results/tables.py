@@ -16,7 +16,7 @@ from nalu_ray.results.published import Published
 from nalu_ray.results.rows import COLUMNS, COMPLETED, RUN
 from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.results.statistics import Floats
-from nalu_ray.results.text import stored_column
+from nalu_ray.results.text import number, stored_column
 
 __all__ = [
     "RANDOM",
@@ -215,11 +215,16 @@ def _pooled(
 def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
     if spec.number is None:
         return None
-    named = spec.rows.published.get(row, row)
+    named, measure = spec.rows.published.get(row, row), spec.measures[key]
     if spec.columns is None:
-        measure = spec.measures[key]
-        return published.lookup(spec.number, named, *(measure.published or (key, measure.split)))
-    return published.lookup(spec.number, named, spec.columns.published.get(column, column), key)
+        place = measure.published or (key, measure.split)
+    else:
+        place = spec.columns.published.get(column, column), key
+    found = published.lookup(spec.number, named, *place)
+    if found is None or measure.published_scale == 1:
+        return found
+    comparable = number(found.value * measure.published_scale, measure.format)
+    return replace(found, text=f"{found.text}; {comparable}")
 
 
 def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell]:

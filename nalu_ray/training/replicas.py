@@ -73,6 +73,27 @@ class Replicas:
             inputs = tuple(tensor.squeeze(0) for tensor in inputs)
         return call(self.parameters(), self.buffers, inputs)
 
+    def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
+        """Runs one submodule of every replica, as :meth:`__call__` runs them whole.
+
+        Args:
+            name: of the submodule, as in ``network.get_submodule(name)``.
+            inputs, shared: as in a call.
+        """
+        prefix, module = f"{name}.", self.module.get_submodule(name)
+        state = {
+            key.removeprefix(prefix): tensor
+            for key, tensor in (self.parameters() | self.buffers).items()
+            if key.startswith(prefix)
+        }
+        if shared:
+            inputs = tuple(tensor.squeeze(0) for tensor in inputs)
+        call = vmap(
+            lambda own, given: functional_call(module, own, given),
+            in_dims=(0, None if shared else 0),
+        )
+        return call(state, inputs)
+
     def parameters(self, flat: Tensor | None = None) -> dict[str, Tensor]:
         """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`.
 

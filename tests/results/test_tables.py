@@ -376,6 +376,27 @@ def test_ids_that_differ_from_the_published_ones() -> None:
 # -- bold ----------------------------------------------------------------------------------------
 
 
+def test_a_published_number_of_another_definition_stands_as_printed_then_as_comparable() -> None:
+    measure = Measure(metric="mae", split="test", label="MAE", format=".3g", published_scale=0.5)
+    halved = TableSpec(
+        name="halved",
+        number=2,
+        caption="",
+        rows=Axis(field="layer", labels={"nac": "NAC", "rnn_relu": "RNN-ReLU"}),
+        measures={
+            "counting_mae_10": measure,
+            "counting_mae_1000": measure,
+            "counting_classification": measure.model_copy(update={"published_scale": 1.0}),
+        },
+        layout="columns",
+    )
+    cells = build(halved, two_settings()).cells
+    texts = {place[::2]: cell.published.text for place, cell in cells.items() if cell.published}
+    assert texts["nac", "counting_mae_10"] == "0.12; .060"
+    assert texts["rnn_relu", "counting_mae_1000"] == "1.4e10; 7e+09"
+    assert texts["nac", "counting_classification"] == "99.23%"
+
+
 def bold_of(values: dict[str, float], **measure: Any) -> set[str]:
     rows = frame(
         *(

@@ -49,6 +49,21 @@ def test_shared_inputs_are_every_replicas_inputs() -> None:
     torch.testing.assert_close(replicas(x, shared=True), replicas(x.expand(3, -1, -1)))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_part_is_every_replicas_submodule(shared: bool) -> None:
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=False).eval())
+
+    replicas, x = Replicas(build, [1, 2]), torch.randn(1 if shared else 2, 5, 3)
+    found = replicas.part("0", x, shared=shared)
+    for index, seed in enumerate([1, 2]):
+        first = alone(build, seed)[0]  # type: ignore[index]
+        torch.testing.assert_close(found[index], first(x[0 if shared else index]))
+    torch.testing.assert_close(replicas.part("1", found), found, rtol=1e-4, atol=0)
+    with pytest.raises(AttributeError):
+        replicas.part("2", x)
+
+
 def test_rows_are_whole_vectors_and_gradients_stay_in_their_row() -> None:
     replicas = Replicas(lambda: layers.build("nalu", 5, 3, 2), SEEDS)
     assert replicas.flat.shape[1] % ROW_MULTIPLE == 0

@@ -1,0 +1,55 @@
+"""The small convolutional network of PyTorch's MNIST example, as it was in 2018."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+Features = Literal["logits", "softmax", "log_softmax", "hidden"]
+FEATURES: tuple[Features, ...] = get_args(Features)
+SIDE = 28
+MEAN, DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels in [0, 1]
+HIDDEN, CLASSES = 50, 10
+
+
+class DigitConvnet(nn.Module):
+    """Images of digits to features.
+
+    The network that Trask et al. (2018), appendix C, name: pytorch/examples, ``mnist/main.py`` of
+    2018-05: convolutions to 10 and 20 channels (5 x 5), each max-pooled by 2 and rectified, then
+    320-50-10. Its dropout is left out: on counts and sums it biases what is learned
+    (docs/mnist.md).
+
+    Args:
+        features: what comes out: the 10 ``logits``, their ``softmax`` or ``log_softmax``, or the
+            ``hidden`` layer of 50 rectified units.
+
+    Raises:
+        ValueError: if there are no such features.
+    """
+
+    def __init__(self, features: Features = "logits") -> None:
+        super().__init__()
+        if features not in FEATURES:
+            raise ValueError(f"features must be one of {', '.join(FEATURES)}, got {features!r}")
+        self.features = features
+        self.out_features = HIDDEN if features == "hidden" else CLASSES
+        self.first = nn.Conv2d(1, 10, 5)
+        self.second = nn.Conv2d(10, 20, 5)
+        self.inner = nn.Linear(320, HIDDEN)
+        self.outer = None if features == "hidden" else nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(batch, 28, 28) of 0 to 255 to (batch, out_features)."""
+        x = (images.float() / 255 - MEAN) / DEVIATION
+        x = torch.relu(nn.functional.max_pool2d(self.first(x.unsqueeze(1)), 2))
+        x = torch.relu(nn.functional.max_pool2d(self.second(x), 2))
+        hidden = torch.relu(self.inner(x.flatten(1)))
+        if self.outer is None:
+            return hidden
+        logits: Tensor = self.outer(hidden)
+        if self.features == "softmax":
+            return logits.softmax(-1)
+        return logits.log_softmax(-1) if self.features == "log_softmax" else logits

@@ -1,0 +1,85 @@
+"""What MNIST counting and addition do alike; the tasks are in modules of their names."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nalu_ray.seeding import Streams
+from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.tasks import _series
+from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
+from nalu_ray.tasks._series_specs import RULE
+from nalu_ray.training.metrics import mean_absolute_error, mean_over_examples
+from nalu_ray.training.replicas import Replicas
+
+
+class SeriesTask(SupervisedTask[SeriesSetting]):
+    """Section 4.2: something of a series of MNIST images.
+
+    Attributes:
+        outputs: numbers in an answer.
+    """
+
+    section = "4.2"
+    setting_type = SeriesSetting
+    axes = ("layer",)
+    splits: ClassVar[tuple[str, ...]] = ("validation", "test")
+    keep = RULE
+    outputs: ClassVar[int]
+
+    @abstractmethod
+    def target(self, labels: Tensor) -> Tensor:
+        """Returns the answers to series of labels, (..., T) to (..., outputs)."""
+
+    @abstractmethod
+    def recognised(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Whether single images are recognised by the answers, (..., outputs) twice to (...)."""
+
+    def steps(self, setting: SeriesSetting) -> int:
+        return setting.steps
+
+    def build(self, setting: SeriesSetting) -> nn.Module:
+        return SeriesNetwork(setting, self.outputs)
+
+    def sample(self, setting: SeriesSetting, split: str, streams: Streams) -> Batch:
+        return _series.draw(setting, split, streams, self.target)
+
+    def predict(
+        self,
+        network: Replicas,
+        setting: SeriesSetting,
+        split: str,
+        batch: Batch,
+        streams: Streams,
+    ) -> Tensor:
+        if split == "train":
+            return super().predict(network, setting, split, batch, streams)
+        return _series.evaluate(network, setting, split, batch)
+
+    def metrics(
+        self, setting: SeriesSetting, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Errors, and the share of answers that are right once rounded; of the test by length."""
+        if split != "test":
+            return _series.errors(prediction, target)
+        parts = _series.by_length(prediction, target)
+        figures = {"accuracy": mean_over_examples(self.recognised(*parts[1]).float())}
+        for length, pair in parts.items():
+            figures |= {f"{name}_{length}": value for name, value in _series.errors(*pair).items()}
+        return figures
+
+    def curves(
+        self, setting: SeriesSetting, split: str, batch: Batch, prediction: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        if split != "test":
+            return {}
+        parts = _series.by_length(prediction, batch.targets)
+        errors = torch.stack([mean_absolute_error(*pair) for pair in parts.values()], 1)
+        return {"absolute_error": (torch.tensor(list(parts), dtype=errors.dtype), errors)}
+
+    def memory(self, setting: SeriesSetting, seeds: int) -> int:
+        return _series.memory(setting, seeds)

@@ -1,0 +1,259 @@
+"""MNIST counting and addition: hygiene of the sets, targets, exact solutions, embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nalu_ray.data import mnist
+from nalu_ray.seeding import Streams
+from nalu_ray.task import Batch
+from nalu_ray.tasks import _series, mnist_addition, mnist_counting
+from nalu_ray.tasks._series import LENGTHS, TEST_SERIES, Reader, SeriesNetwork, SeriesSetting
+from nalu_ray.tasks._series_task import SeriesTask
+from nalu_ray.training.replicas import Replicas
+
+TASKS: dict[str, SeriesTask] = {"counting": mnist_counting.TASK, "addition": mnist_addition.TASK}
+SEEDS = (0, 3)
+MODELS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
+every_task = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+
+
+def setting(**values: Any) -> SeriesSetting:
+    return SeriesSetting(**{"batch": 6, "test_images": 40, "hidden": 5, **values})
+
+
+def drawn(task: SeriesTask, split: str, **values: Any) -> Batch:
+    return task.sample(setting(**values), split, Streams(task.name, SEEDS, split))
+
+
+def replicas(task: SeriesTask, chosen: SeriesSetting) -> Replicas:
+    return Replicas(lambda: task.build(chosen), SEEDS)
+
+
+# -- sets --------------------------------------------------------------------------------------
+
+
+def test_training_and_validation_share_out_the_training_images() -> None:
+    assert len(mnist.load(train=True).images) == _series.TRAINING_IMAGES + _series.HELD_OUT
+    assert len(mnist.load(train=False).images) == _series.TEST_IMAGES
+
+
+@pytest.fixture
+def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images whose first pixels say which they are, and of which set."""
+
+    def load(train: bool) -> mnist.Digits:
+        numbers = torch.arange(60_000 if train else 10_000)
+        images = torch.zeros(len(numbers), 28, 28, dtype=torch.uint8)
+        images[:, 0, 0], images[:, 0, 1] = numbers // 256, numbers % 256
+        images[:, 0, 2] = 1 if train else 2
+        return mnist.Digits(images, numbers % 10)
+
+    monkeypatch.setattr(mnist, "load", load)
+
+
+@pytest.mark.usefixtures("numbered")
+def test_training_never_draws_a_held_out_or_a_test_image() -> None:
+    task = TASKS["counting"]
+    batch = task.sample(setting(batch=5000), "train", Streams(task.name, (0,), "train"))
+    (images,) = batch.inputs
+    numbers = images[..., 0, 0].int() * 256 + images[..., 0, 1].int()
+    assert images.shape == (1, 5000, 10, 28, 28)
+    assert (images[..., 0, 2] == 1).all()
+    assert numbers.max() < 55_000
+    assert len(numbers.unique()) > 30_000
+    assert torch.equal(batch.targets, task.target((numbers % 10).long()))
+
+
+@every_task
+@pytest.mark.usefixtures("numbered")
+def test_evaluation_targets_are_of_the_images_that_are_read(
+    task: SeriesTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that reads the number out of the pixels and adds labels is right everywhere."""
+    seen: dict[str, set[int]] = {}
+
+    class Reads(torch.nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            of = {1: "training", 2: "test"}[int(images[0, 0, 2])]
+            numbers = images[:, 0, 0].int() * 256 + images[:, 0, 1].int()
+            seen.setdefault(of, set()).update(numbers.tolist())
+            return (numbers % 10)[:, None].float()
+
+    class Adds(torch.nn.Module):
+        def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, tuple[Tensor]]:
+            answer = task.target(x[..., 0].long())
+            total = answer + state[0] if state else answer
+            return total, (total,)
+
+    class Parts:
+        """As :class:`Replicas` of one network of two parts, without parameters."""
+
+        def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
+            if name == "convnet":
+                return Reads()(inputs[0][0])[None].expand(len(SEEDS), -1, -1)
+            return Adds()(*inputs)
+
+    chosen = setting(test_images=300)
+    for split in task.splits:
+        batch = task.sample(chosen, split, Streams(task.name, SEEDS, split))
+        found = _series.evaluate(Parts(), chosen, split, batch)  # type: ignore[arg-type]
+        assert torch.equal(found, batch.targets)
+    assert seen == {"training": set(range(55_000, 55_300)), "test": set(range(300))}
+
+
+@every_task
+def test_the_test_set_has_each_image_alone_and_many_series(task: SeriesTask) -> None:
+    batch = drawn(task, "test")
+    shapes = [tuple(index.shape) for index in batch.inputs]
+    assert shapes == [(2, 40, 1), (2, 1000, 10), (2, 500, 100), (2, 200, 1000)]
+    assert batch.inputs[0][0, :, 0].tolist() == list(range(40))
+    assert batch.targets.shape == (2, 40 + 1700, task.outputs)
+    assert not torch.equal(batch.inputs[1][0], batch.inputs[1][1])
+    labels = mnist.load(train=False).labels
+    one = [int(labels[place]) for place in batch.inputs[2][1, 7]]
+    counts = [one.count(digit) for digit in range(10)]
+    expected = counts if task.outputs == 10 else [sum(one)]
+    assert batch.targets[1, 40 + 1000 + 7].tolist() == expected
+
+
+@every_task
+def test_evaluation_is_the_same_whenever_it_is_drawn(task: SeriesTask) -> None:
+    first, again = drawn(task, "validation"), drawn(task, "validation")
+    assert torch.equal(first.inputs[0], again.inputs[0])
+    assert torch.equal(first.targets, again.targets)
+
+
+# -- networks ----------------------------------------------------------------------------------
+
+
+@every_task
+@pytest.mark.parametrize("layer", MODELS)
+def test_reading_embedded_images_equals_reading_images(task: SeriesTask, layer: str) -> None:
+    # a NALU that multiplies is too steep for a comparison
+    chosen = setting(layer=layer, memory_init=20.0, gate_init=2.0)
+    network, batch = replicas(task, chosen), drawn(task, "validation")
+    index = batch.inputs[0][:, :20]
+    few = Batch((index,), batch.targets[:, :20])
+    images = mnist.load(train=True).images[_series.TRAINING_IMAGES :]
+    with torch.no_grad():
+        embedded = _series.evaluate(network, chosen, "validation", few)
+        direct = network(images[index])
+    assert embedded.shape == (2, 20, task.outputs)
+    torch.testing.assert_close(embedded, direct, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", MODELS)
+def test_a_long_series_read_in_pieces_equals_it_read_at_once(layer: str) -> None:
+    reader = Reader(setting(layer=layer), 3, 2).double()
+    x = torch.rand(4, 250, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    at_once, _ = reader(x)
+    state: tuple[Tensor, ...] = ()
+    for piece in x.split(100, 1):
+        answer, state = reader(piece, *state)
+    torch.testing.assert_close(answer, at_once, rtol=1e-9, atol=1e-9)
+
+
+def counting_reader(layer: str, **values: Any) -> Reader:
+    """One that adds its features up exactly."""
+    reader = Reader(setting(layer=layer, memory_init=40.0, **values), 10, 10)
+    unit = reader.cell.unit
+    assert isinstance(unit, torch.nn.Module)
+    with torch.no_grad():
+        unit.W_hat[:, :10] = 40 * torch.eye(10)
+        unit.M_hat[:, :10] = 40 * (2 * torch.eye(10) - 1)
+        if layer == "nalu":
+            unit.G[:] = 0
+            unit.G[:, :10] = 100
+    return reader
+
+
+@pytest.mark.parametrize("layer", ["nac", "nalu"])
+def test_a_solved_reader_counts_a_thousand_exactly_in_any_order(layer: str) -> None:
+    reader = counting_reader(layer)
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(10, (4, 1000), generator=generator)
+    order = torch.randperm(1000, generator=generator)
+    digits = torch.nn.functional.one_hot(labels, 10).float()
+    with torch.no_grad():
+        found = [reader(series)[0] for series in (digits, digits[:, order])]
+    wanted = mnist_counting.TASK.target(labels)
+    assert torch.equal(found[0], wanted)
+    assert torch.equal(found[1], wanted)
+    assert torch.equal(wanted, mnist_counting.TASK.target(labels[:, order]))
+
+
+@pytest.mark.parametrize(("layer", "size"), [("nac", 10), ("nalu", 10), ("lstm", 5), ("gru", 5)])
+def test_units_are_as_many_as_outputs_and_need_no_reading(layer: str, size: int) -> None:
+    network = SeriesNetwork(setting(layer=layer), 10)
+    assert network.reader.cell.out_features == size
+    assert isinstance(network.reader.read, torch.nn.Identity) == (size == 10)
+
+
+def test_settings_reach_the_cell() -> None:
+    chosen = setting(layer="nalu", memory_init=20.0, gate_init=1.5, weight_init=0.25)
+    unit: Any = SeriesNetwork(chosen, 1).reader.cell.unit
+    assert unit.G.flatten().tolist() == [1.5] * 11
+    assert unit.W_hat.flatten().tolist() == [0.25] * 10 + [20]
+    assert SeriesNetwork(setting(features="hidden"), 1).reader.cell.in_features == 50
+    with pytest.raises(ValueError, match="shared_inputs"):
+        setting(shared_inputs=True)
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def solved(task: SeriesTask) -> tuple[Tensor, Tensor]:
+    targets = drawn(task, "test").targets
+    return targets.clone(), targets
+
+
+@every_task
+def test_scores_are_by_length(task: SeriesTask) -> None:
+    prediction, target = solved(task)
+    found = task.metrics(setting(), "test", prediction, target)
+    assert next(iter(found)) == "accuracy"
+    assert found["accuracy"].tolist() == [1, 1]
+    start = 40
+    for length, series in TEST_SERIES.items():
+        prediction[1, start : start + series // 2] += 3 if length == 100 else 0
+        start += series
+    found = task.metrics(setting(), "test", prediction, target)
+    for length in LENGTHS:
+        off = [0, 1.5] if length == 100 else [0, 0]
+        assert found[f"mae_{length}"].tolist() == off
+        assert found[f"mse_{length}"].tolist() == [3 * value for value in off]
+        assert found[f"exact_{length}"].tolist() == [1, 0.5 if length == 100 else 1]
+    x, errors = task.curves(setting(), "test", Batch((), target), prediction)["absolute_error"]
+    assert x.tolist() == [1, 10, 100, 1000]
+    assert errors.tolist() == [[0, 0, 0, 0], [0, 0, 1.5, 0]]
+
+
+def test_a_single_digit_is_recognised_by_its_largest_count_or_its_rounded_sum() -> None:
+    counting, addition = TASKS["counting"], TASKS["addition"]
+    target = counting.target(torch.tensor([[3], [7]]))
+    prediction = target * 0.2 + 0.1
+    assert counting.recognised(prediction, target).tolist() == [True, True]
+    assert counting.recognised(prediction.flip(0), target).tolist() == [False, False]
+    target = addition.target(torch.tensor([[3], [7]]))
+    assert addition.recognised(target + 0.4, target).tolist() == [True, True]
+    assert addition.recognised(target + 0.6, target).tolist() == [False, False]
+
+
+@every_task
+def test_a_part_of_the_digits_is_learned(task: SeriesTask) -> None:
+    """In seconds: half of the error that a constant makes is gone."""
+    chosen = setting(
+        batch=32, length=2, steps=300, evaluations=1, lr=0.005, memory_init=20.0, test_images=500
+    )
+    run = task.start(chosen, [0], torch.device("cpu"))
+    run.advance()
+    rows = run.rows()
+    last = rows[(rows.step == 300) & (rows.split == "validation")].set_index("metric").value
+    targets = drawn(task, "validation", length=2, test_images=500).targets
+    constant = float((targets - targets.mean((0, 1))).abs().mean())
+    assert float(last["mae"]) < constant / 2
