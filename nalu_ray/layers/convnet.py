@@ -44,8 +44,8 @@ class DigitConvnet(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """(batch, 28, 28) of 0 to 255 to (batch, out_features)."""
         x = (images.float() / 255 - MEAN) / DEVIATION
-        x = torch.relu(nn.functional.max_pool2d(self.first(x.unsqueeze(1)), 2))
-        x = torch.relu(nn.functional.max_pool2d(self.second(x), 2))
+        x = torch.relu(_max_pool(self.first(x.unsqueeze(1))))
+        x = torch.relu(_max_pool(self.second(x)))
         hidden = torch.relu(self.inner(x.flatten(1)))
         if self.outer is None:
             return hidden
@@ -53,3 +53,9 @@ class DigitConvnet(nn.Module):
         if self.features == "softmax":
             return logits.softmax(-1)
         return logits.log_softmax(-1) if self.features == "log_softmax" else logits
+
+
+def _max_pool(x: Tensor) -> Tensor:
+    """2 x 2; on a CPU twice as fast as ``max_pool2d``, which also notes where the maximum was."""
+    x = torch.maximum(x[..., ::2], x[..., 1::2])
+    return torch.maximum(x[..., ::2, :], x[..., 1::2, :])
