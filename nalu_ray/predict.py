@@ -1,4 +1,4 @@
-"""Asks a trained network: prints the number after each word of a text, or draws Figure 3."""
+"""Asks a trained network: the number after each word of a text (Figure 3) or image of a series."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from nalu_ray.results.output import write_bytes
 from nalu_ray.results.trained import describe
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import Tensor
 
     from nalu_ray.training.models import Model
@@ -32,6 +33,8 @@ examples:
       by the best of those
   python -m nalu_ray.predict language --figure figure3.png --examples 9
       numbers of the test set, the value after each word (Figure 3)
+  python -m nalu_ray.predict mnist_counting --figure counts.png --examples 1
+      a series of test images, the counts after each
 
 exit codes: 0 told, 2 bad usage
 """
@@ -57,6 +60,21 @@ class Reader(Protocol):
         """Returns the words of texts that a seed never trained on, and what they stand for."""
 
 
+@runtime_checkable
+class Viewer(Protocol):
+    """A task whose networks see series of images."""
+
+    name: str
+    axes: tuple[str, ...]
+    setting_type: type[Setting]
+    names: tuple[str, ...]
+
+    def examples(
+        self, setting: Any, weights: dict[str, Tensor], seed: int, count: int
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Returns series of images that a seed never trained on, what a network says, the truth."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
     return guarded(lambda: _predict(argv))
@@ -73,6 +91,17 @@ def _predict(argv: Sequence[str] | None) -> int:
     setting = _setting(task, path, model)
     known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
     print(f"{path}: {describe(known)}")
+    if isinstance(task, Viewer):
+        about = model.about["seed"], options.examples
+        seen = [
+            traces.Series(images.numpy(), values.numpy(), targets.numpy(), task.names)
+            for images, values, targets in task.examples(setting, model.weights, *about)
+        ]
+        for series in seen:
+            print("\n".join(traces.series_lines(series)))
+        if options.figure is not None:
+            _draw(options.figure, traces.draw_series(seen, describe(known)))
+        return Exit.DONE
     asked: list[tuple[list[str], float | None]] = [(text, None)]
     if not text:
         asked = list(task.unseen(setting, model.about["seed"], options.examples))
@@ -83,7 +112,7 @@ def _predict(argv: Sequence[str] | None) -> int:
     for trace in found:
         print("\n".join(traces.lines(trace)))
     if options.figure is not None:
-        _draw(options.figure, found, describe(known))
+        _draw(options.figure, traces.draw(found, describe(known)))
     return Exit.DONE
 
 
@@ -91,47 +120,53 @@ def _parser() -> Parser:
     made = Parser("python -m nalu_ray.predict", __doc__ or "", _EXAMPLES)
     made.add_argument(
         "words", nargs="*", metavar="task text [key=value]",
-        help="language, words to read, and what the network must be, such as head=nalu",
+        help="language and words to read, or mnist_counting or mnist_addition; what the network "
+        "must be, such as head=nalu",
     )  # fmt: skip
     add = made.add_argument
     add("-h", "--help", action="store_true", help="print this help")
     add("--checkpoint", metavar="FILE", help="a file of models (default: the best under --out)")
     add("--out", default="results", help="folder or URI of the results (default: %(default)s)")
     add("--figure", type=Path, metavar="FILE",
-        help="draw the text, or without one test numbers, as .png, .pdf or .svg")  # fmt: skip
+        help="draw what is told, or what is unseen, as .png, .pdf or .svg")  # fmt: skip
     add("--examples", type=int, default=9, metavar="N",
-        help="how many test numbers (default: %(default)s)")  # fmt: skip
+        help="how many test numbers or series (default: %(default)s)")  # fmt: skip
     return made
 
 
 def _checked(
     options: argparse.Namespace, unknown: Sequence[str]
-) -> tuple[Reader, list[str], dict[str, str]]:
+) -> tuple[Reader | Viewer, list[str], dict[str, str]]:
     """Returns task, words to read and ``key=value`` words; raises with every mistake."""
     mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
     name, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
-    readers = {key: found for key, found in tasks().items() if isinstance(found, Reader)}
+    askable = {key: found for key, found in tasks().items() if isinstance(found, Reader | Viewer)}
     wanted, wrong = assignments([word for word in words if "=" in word])
     mistakes += wrong
     text = " ".join(word for word in words if "=" not in word)
     read: list[str] = []
-    if name not in readers:
-        mistakes.append(did_you_mean("task to ask", name, readers))
+    asked = askable.get(name)
+    if asked is None:
+        mistakes.append(did_you_mean("task to ask", name, askable))
+    elif isinstance(asked, Viewer):
+        mistakes += [f"{word}: {name} reads no words" for word in text.split()]
     elif text or options.figure is None:
         try:
-            read = readers[name].words(text)
+            read = asked.words(text)
         except ValueError as error:
             mistakes.append(str(error))
     if options.examples < 1:
         mistakes.append(f"--examples {options.examples}: 1 or more is needed")
     if options.figure is not None and options.figure.suffix not in SUFFIXES:
         mistakes.append(f"--figure {options.figure}: it must end in {', '.join(SUFFIXES)}")
-    if mistakes:
+    if mistakes or asked is None:
         raise ConfigError(mistakes)
-    return readers[name], read, wanted
+    return asked, read, wanted
 
 
-def _model(options: argparse.Namespace, task: Reader, wanted: dict[str, str]) -> tuple[str, Model]:
+def _model(
+    options: argparse.Namespace, task: Reader | Viewer, wanted: dict[str, str]
+) -> tuple[str, Model]:
     from nalu_ray.training import models  # noqa: PLC0415 (keeps --help quick)
 
     try:
@@ -142,15 +177,15 @@ def _model(options: argparse.Namespace, task: Reader, wanted: dict[str, str]) ->
         raise ConfigError([str(error)]) from error
 
 
-def _setting(task: Reader, path: str, model: Model) -> Setting:
+def _setting(task: Reader | Viewer, path: str, model: Model) -> Setting:
     try:
         return task.setting_type.model_validate(model.setting)
     except ValidationError as error:  # written by another version
         raise ConfigError([f"{path}: {line}" for line in explain(error)]) from error
 
 
-def _draw(path: Path, found: Sequence[traces.Trace], title: str) -> None:
-    data = figures.encode(traces.draw(found, title), path.suffix[1:])
+def _draw(path: Path, figure: Figure) -> None:
+    data = figures.encode(figure, path.suffix[1:])
     try:
         write_bytes(path, data)
     except OSError as error:

@@ -122,7 +122,7 @@ def test_a_text_is_drawn(
         (["language", "fourty two"], ["unknown word 'fourty'. Did you mean 'forty'? Allowed: and"]),
         (["language"], ["no word to read; the vocabulary is: zero, one, two"]),
         (["langauge", "two"], ["unknown task to ask 'langauge'. Did you mean 'language'"]),
-        (["static", "two"], ["unknown task to ask 'static'. Allowed: language"]),
+        (["static", "two"], ["unknown task to ask 'static'. Did you mean 'mnist_a"]),
         ([], ["unknown task to ask ''. Allowed: language"]),
         (["language", "two", "--examples", "0"], ["--examples 0: 1 or more is needed"]),
         (["language", "two", "--figure", "x.gif"], ["--figure x.gif: it must end in .png, .pdf"]),
@@ -189,3 +189,27 @@ def test_help() -> None:
     )  # fmt: skip
     assert done.returncode == 0
     assert "predict language five hundred and fifteen" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["mnist_counting", "mnist_addition"])
+def test_a_series_of_images(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = task(name)
+    small = {"layer": "nac", "batch": 2, "length": 2, "steps": 1, "evaluations": 1}
+    setting = found.setting_type.model_validate({**small, "test_images": 20})
+    trial = found.start(setting, [5], torch.device("cpu"))
+    trial.advance()
+    (data,) = trial.files().values()
+    path = tmp_path / name / f"a{ENDING}"
+    path.parent.mkdir()
+    path.write_bytes(data)
+    drawn = tmp_path / "series.png"
+    assert run(name, "--out", tmp_path, "--figure", drawn, "--examples", 2) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "layer=nac" in lines[0]
+    assert "seed=5" in lines[0]
+    outputs = 10 if name == "mnist_counting" else 1
+    assert len(lines) == 1 + 2 * outputs + 1
+    assert all(re.fullmatch(r" *\S+ +-?\d+\.\d\d  = \d+", line) for line in lines[1:-1])
+    assert Image.open(drawn).width > 500
+    assert run(name, "five", "--out", tmp_path) == 2
+    assert f"five: {name} reads no words" in capsys.readouterr().err

@@ -84,9 +84,18 @@ class SeriesNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, steps, 28, 28) of 0 to 255 to (batch, outputs)."""
-        features = self.convnet(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-        prediction: Tensor = self.reader(features)[0]
+        prediction: Tensor = self.reader(self._features(images))[0]
         return prediction
+
+    def after_each(self, images: Tensor) -> Tensor:
+        """As :meth:`forward`, the answer after each image, (batch, steps, outputs)."""
+        answers: Tensor = self.reader.after_each(self._features(images))
+        return answers
+
+    def _features(self, images: Tensor) -> Tensor:
+        flat: Tensor = self.convnet(images.flatten(0, 1))
+        features: Tensor = flat.unflatten(0, images.shape[:2])
+        return features
 
 
 class Reader(nn.Module):
@@ -110,6 +119,11 @@ class Reader(nn.Module):
         """(batch, steps, features) and the state before, if any, to the answer and the state."""
         outputs, after = self.cell(x, state or None)
         return self.read(outputs[:, -1]), after
+
+    def after_each(self, x: Tensor) -> Tensor:
+        """As :meth:`forward`, the answer after each step, (batch, steps, outputs)."""
+        answers: Tensor = self.read(self.cell(x)[0])
+        return answers
 
 
 def draw(setting: SeriesSetting, split: str, streams: Streams, target: Target) -> Batch:

@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.seeding import Streams
+from nalu_ray.data import mnist
+from nalu_ray.seeding import Streams, generator
 from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.tasks import _series
 from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
@@ -16,12 +17,15 @@ from nalu_ray.tasks._series_specs import RULE
 from nalu_ray.training.metrics import mean_absolute_error, mean_over_examples
 from nalu_ray.training.replicas import Replicas
 
+EXAMPLE = 20  # images of a series that is shown
+
 
 class SeriesTask(SupervisedTask[SeriesSetting]):
     """Section 4.2: something of a series of MNIST images.
 
     Attributes:
         outputs: numbers in an answer.
+        names: what they are called where an example is drawn.
     """
 
     section = "4.2"
@@ -30,6 +34,7 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
     splits: ClassVar[tuple[str, ...]] = ("validation", "test")
     keep = RULE
     outputs: ClassVar[int]
+    names: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def target(self, labels: Tensor) -> Tensor:
@@ -80,6 +85,24 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
         parts = _series.by_length(prediction, batch.targets)
         errors = torch.stack([mean_absolute_error(*pair) for pair in parts.values()], 1)
         return {"absolute_error": (torch.tensor(list(parts), dtype=errors.dtype), errors)}
+
+    def examples(
+        self, setting: SeriesSetting, weights: dict[str, Tensor], seed: int, count: int
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Returns series of test images, what a trained network says after each, and the truth.
+
+        Of each (T, 28, 28), (T, outputs) and (T, outputs).
+        """
+        network = SeriesNetwork(setting, self.outputs)
+        network.load_state_dict(weights)
+        digits = mnist.load(train=False)
+        rng = generator(self.name, seed, "examples")
+        index = torch.from_numpy(rng.integers(0, len(digits.labels), (count, EXAMPLE)))
+        labels = digits.labels[index]
+        with torch.no_grad():
+            values = network.after_each(digits.images[index])
+        targets = torch.stack([self.target(labels[:, : t + 1]) for t in range(EXAMPLE)], 1)
+        return list(zip(digits.images[index], values, targets, strict=True))
 
     def memory(self, setting: SeriesSetting, seeds: int) -> int:
         return _series.memory(setting, seeds)

@@ -18,6 +18,7 @@ class AdditionTask(SeriesTask):
     name = "mnist_addition"
     title = "MNIST digit addition"
     outputs = 1
+    names = ("sum",)
     tables = tables("addition", "sums")
     figures = figures("addition")
 

@@ -20,6 +20,7 @@ class CountingTask(SeriesTask):
     name = "mnist_counting"
     title = "MNIST digit counting"
     outputs = KINDS
+    names = tuple(map(str, range(KINDS)))
     tables = tables("counting", "counts")
     figures = figures("counting")
 

@@ -257,3 +257,23 @@ def test_a_part_of_the_digits_is_learned(task: SeriesTask) -> None:
     targets = drawn(task, "validation", length=2, test_images=500).targets
     constant = float((targets - targets.mean((0, 1))).abs().mean())
     assert float(last["mae"]) < constant / 2
+
+
+@every_task
+def test_examples_are_test_images_with_the_answer_after_each(task: SeriesTask) -> None:
+    chosen = setting(layer="nac", memory_init=20.0)
+    network = task.build(chosen)
+    found = task.examples(chosen, network.state_dict(), seed=3, count=2)
+    again = task.examples(chosen, network.state_dict(), seed=3, count=2)
+    assert len(found) == 2
+    digits = mnist.load(train=False)
+    for (images, values, targets), (_, same, _) in zip(found, again, strict=True):
+        assert images.shape == (20, 28, 28)
+        assert values.shape == targets.shape == (20, task.outputs)
+        assert torch.equal(values, same)
+        places = [int((digits.images == image).flatten(1).all(1).nonzero()[0]) for image in images]
+        labels = digits.labels[places]
+        assert torch.equal(targets[-1], task.target(labels))
+        assert torch.equal(targets[6], task.target(labels[:7]))
+        with torch.no_grad():
+            torch.testing.assert_close(values[6], network(images[None, :7])[0])

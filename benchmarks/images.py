@@ -1,0 +1,182 @@
+"""Images a second of the MNIST tasks, each beside the obvious way, in one run.
+
+    python benchmarks/images.py [--layers nac lstm ...] [--threads 1 2] [--seconds 3]
+
+* training: seed-steps a second on 64 series of 10, drawn and learned as the task does it, beside a
+  ``DataLoader`` over a ``Dataset`` that makes a series at a time, and the same network without
+  stacking;
+* evaluation: 200 series of 1000 digits, read from embeddings of the 10,000 test images, which are
+  made in that time, beside the network on every image of every series (of two of them, scaled up);
+* stacking: seed-steps a second of one convolutional block of 1, 2 and 4 seeds;
+* parity: images a second beside a loop over images.
+
+Every figure is the median of repeated measurements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from itertools import cycle
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from nalu_ray.data import mnist, scenes
+from nalu_ray.seeding import Streams
+from nalu_ray.task import Batch
+from nalu_ray.tasks import _series
+from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
+from nalu_ray.tasks.mnist_counting import TASK
+from nalu_ray.training.loop import SupervisedRun
+from nalu_ray.training.replicas import Replicas
+
+CPU = torch.device("cpu")
+LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
+EVALUATED, WHOLE = 200, 2  # series of 1000 digits, and how many of them the plain way reads
+
+
+def median_seconds(work: Callable[[], object], seconds: float) -> float:
+    """Returns the median duration of ``work`` over as many calls as fit (at least three)."""
+    work()
+    durations: list[float] = []
+    while len(durations) < 3 or sum(durations) < seconds:
+        start = time.perf_counter()
+        work()
+        durations.append(time.perf_counter() - start)
+    return statistics.median(durations)
+
+
+def setting(layer: str) -> SeriesSetting:
+    """Returns the laptop preset's setting of a model, nearly."""
+    return SeriesSetting(layer=layer, lr=0.003, clip=1.0, memory_init=20.0, gate_init=1.0)
+
+
+class Series(Dataset[tuple[Tensor, Tensor]]):
+    """What a script would write: one series at an index, its images scaled one by one."""
+
+    def __init__(self, length: int) -> None:
+        self.digits, self.length = mnist.load(train=True), length
+        self.rng = np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return 6_000
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        chosen = self.rng.integers(0, _series.TRAINING_IMAGES, self.length)
+        images = torch.stack([self.digits.images[int(place)] for place in chosen])
+        return images, TASK.target(self.digits.labels[chosen])
+
+
+def trained(layer: str, seconds: float, seeds: int = 1) -> float:
+    """Returns the seed-steps a second of the task's own loop."""
+    run = SupervisedRun(TASK, setting(layer), range(seeds), CPU)
+
+    def step() -> None:
+        run._train(run.step + 1)
+
+    return seeds / median_seconds(step, seconds)
+
+
+def trained_plainly(layer: str, seconds: float) -> float:
+    """Returns the steps a second of a plain loop over a ``DataLoader``."""
+    chosen = setting(layer)
+    network = SeriesNetwork(chosen, TASK.outputs)
+    optimiser = torch.optim.Adam(network.parameters(), lr=chosen.lr)
+    batches = cycle(DataLoader(Series(chosen.length), batch_size=chosen.batch, shuffle=True))
+
+    def step() -> None:
+        images, targets = next(batches)
+        optimiser.zero_grad()
+        (network(images) - targets).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+
+    return 1 / median_seconds(step, seconds)
+
+
+@torch.no_grad()
+def evaluated(layer: str, seconds: float) -> tuple[float, float]:
+    """Returns the seconds for 200 series of 1000 digits, embedded once and every time."""
+    chosen = setting(layer)
+    replicas = Replicas(lambda: TASK.build(chosen), [0])
+    network = TASK.build(chosen)
+    whole = TASK.sample(chosen, "test", Streams(TASK.name, (0,), "test"))
+    long = Batch(whole.inputs[-1:], whole.targets[:, -EVALUATED:])
+    ours = median_seconds(lambda: _series.evaluate(replicas, chosen, "test", long), seconds)
+    images = mnist.load(train=False).images
+    few = long.inputs[0][0, :WHOLE]
+    theirs = median_seconds(lambda: [network(images[row][None]) for row in few], seconds)
+    return ours, theirs * EVALUATED / WHOLE
+
+
+def one_by_one(rng: np.random.Generator, digits: mnist.Digits, distance: int) -> tuple[Tensor, int]:
+    """Makes one parity image as a script would."""
+    canvas, centres, even = np.zeros((100, 100), np.int32), [], 0
+    for _ in range(rng.integers(0, scenes.MOST + 1)):
+        while True:
+            centre = rng.integers(scenes.FIRST, scenes.LAST, 2)
+            if all(np.linalg.norm(centre - other) >= distance for other in centres):
+                break
+        centres.append(centre)
+        chosen = int(rng.integers(len(digits.labels)))
+        row, column = centre - scenes.FIRST
+        canvas[row : row + 28, column : column + 28] += digits.images[chosen].numpy()
+        even += int(digits.labels[chosen] % 2 == 0)
+    return torch.from_numpy(canvas.clip(max=255).astype(np.uint8)), even
+
+
+def composed(distance: int, seconds: float, count: int = 320) -> tuple[float, float]:
+    """Returns the parity images a second, at once and one by one."""
+    digits, streams = mnist.load(train=True), Streams("parity", (0,), "train")
+    rng = np.random.default_rng(0)
+    at_once = median_seconds(lambda: scenes.draw(streams, count, digits, distance), seconds)
+    alone = median_seconds(
+        lambda: [one_by_one(rng, digits, distance) for _ in range(count)], seconds
+    )
+    return count / at_once, count / alone
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--layers", nargs="+", choices=LAYERS, default=LAYERS)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
+    print(f"Python {platform.python_version()}, torch {torch.__version__}")
+    for threads in arguments.threads:
+        torch.set_num_threads(threads)
+        print(
+            f"\n{threads} thread(s)\n{'':10}{'training, series/s':>30}{'length 1000, series/s':>32}"
+        )
+        print(
+            f"{'layer':10}{'ours':>10}{'plain':>10}{'factor':>10}{'ours':>12}{'plain':>10}{'factor':>10}"
+        )
+        for layer in arguments.layers:
+            ours, plain = trained(layer, seconds), trained_plainly(layer, seconds)
+            once, every = evaluated(layer, seconds)
+            print(
+                f"{layer:10}{64 * ours:10,.0f}{64 * plain:10,.0f}{ours / plain:10.1f}"
+                f"{EVALUATED / once:12,.0f}{EVALUATED / every:10,.1f}{every / once:10.0f}",
+                flush=True,
+            )
+        rates = {seeds: trained("nac", seconds, seeds) for seeds in (1, 2, 4)}
+        print("stacked, seed-steps/s:", *(f"{n} seeds {rate:.1f}" for n, rate in rates.items()))
+    torch.set_num_threads(1)
+    for distance in (14, 28):
+        ours, plain = composed(distance, seconds)
+        print(
+            f"parity, centres {distance} apart: {ours:,.0f} images/s, one by one {plain:,.0f}, "
+            f"factor {ours / plain:.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
