@@ -117,6 +117,13 @@ class Task(ABC, Generic[S]):
             TypeError, ValueError: it cannot; the message names the field and what is allowed.
         """
 
+    def prepare(self) -> None:
+        """Fetches what trials on this machine need; called once, before the first of them.
+
+        Raises:
+            RuntimeError: it is not to be had; the message says what was tried and what to do.
+        """
+
     def memory(self, setting: S, seeds: int) -> int:
         """Returns the bytes that a trial of so many seeds holds at its peak, beyond a bare worker.
 

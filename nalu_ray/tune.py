@@ -119,8 +119,18 @@ def _run(request: Request, console: Console) -> int:
         if not request.options.quiet:
             _print(console, [session.describe()] if session else [])
             _print(console, show.describe_plan(plan, request.preset))
+        if plan.trials and _address(request) is None:
+            _prepare(request)
         kept = _work(request, plan, session, console) if plan.trials else None
     return _end(request, plan, session, kept, console)
+
+
+def _prepare(request: Request) -> None:
+    """Once for all trials of this machine; on a cluster each node's first trial does it."""
+    try:
+        request.task.prepare()
+    except RuntimeError as error:
+        raise ConfigError([str(error)]) from error
 
 
 def _session(request: Request, capacity: Capacity, stack: contextlib.ExitStack) -> Session:

@@ -47,6 +47,9 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
     def steps(self, setting: SeriesSetting) -> int:
         return setting.steps
 
+    def prepare(self) -> None:
+        mnist.fetch()
+
     def build(self, setting: SeriesSetting) -> nn.Module:
         return SeriesNetwork(setting, self.outputs)
 

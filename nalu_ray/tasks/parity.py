@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from nalu_ray.data import mnist
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask
@@ -84,6 +85,9 @@ class ParityTask(SupervisedTask[ParitySetting]):
 
     def steps(self, setting: ParitySetting) -> int:
         return setting.steps
+
+    def prepare(self) -> None:
+        mnist.fetch()
 
     def build(self, setting: ParitySetting) -> nn.Module:
         return ParityNetwork(setting)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from nalu_ray import tune
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
@@ -277,3 +279,16 @@ def test_examples_are_test_images_with_the_answer_after_each(task: SeriesTask) -
         assert torch.equal(targets[6], task.target(labels[:7]))
         with torch.no_grad():
             torch.testing.assert_close(values[6], network(images[None, :7])[0])
+
+
+@pytest.mark.parametrize("name", ["mnist_counting", "mnist_addition", "parity"])
+def test_images_that_are_not_to_be_had_end_the_command_before_any_trial(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fetch() -> None:
+        raise mnist.DataError("tried: nothing\nBy hand: put the files there")
+
+    monkeypatch.setattr(mnist, "fetch", fetch)
+    assert tune.main([name, "--local", "--preset", "smoke", "--out", str(tmp_path)]) == 2
+    assert "tried: nothing\nBy hand: put the files there" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.parquet"))
