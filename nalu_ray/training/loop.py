@@ -167,7 +167,8 @@ class SupervisedRun:
     def _evaluation_set(self, split: str) -> Batch:
         streams = Streams(self.task.name, self.seeds, split)
         batch = self._to_device(self.task.sample(self.setting, split, streams))
-        for metric, values in self.task.references(self.setting, split, batch, streams).items():
+        again = streams.fork(split)  # for what is drawn anew whenever it is read
+        for metric, values in self.task.references(self.setting, split, batch, again).items():
             self._record(split, metric, values)
         return batch
 
