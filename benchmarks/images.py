@@ -54,7 +54,7 @@ def median_seconds(work: Callable[[], object], seconds: float) -> float:
 
 def setting(layer: str) -> SeriesSetting:
     """Returns the laptop preset's setting of a model, nearly."""
-    return SeriesSetting(layer=layer, lr=0.003, clip=1.0, memory_init=20.0, gate_init=1.0)
+    return SeriesSetting(layer=layer, lr=0.003, clip=1.0, memory_init=110.0, gate_init=1.0)
 
 
 class Series(Dataset[tuple[Tensor, Tensor]]):

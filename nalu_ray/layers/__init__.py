@@ -6,7 +6,7 @@ a new layer joins.
 """
 
 from .activations import ACTIVATIONS, CReLU
-from .cell import Cell, State
+from .cell import Cell, State, last
 from .cells import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .configured import ConfiguredNALU
 from .convnet import DigitConvnet, Features
@@ -57,6 +57,7 @@ __all__ = [
     "get",
     "get_cell",
     "initialise",
+    "last",
     "linear",
     "log_magnitude",
     "lstm_steps",

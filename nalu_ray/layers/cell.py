@@ -44,14 +44,16 @@ class Cell(nn.Module, ABC):
             x: (batch, steps, in_features), or (steps, batch, in_features) without ``batch_first``.
                 No steps are allowed: the state stays.
             state: before the first step; :meth:`initial` if none is given.
-            lengths: (batch,) integers, steps that are not padding, from the left. On padding state
-                and output stay as they were; a row without any step puts out 0.
+            lengths: (batch,) integers, steps that are not padding, from the left; below 0 is none,
+                beyond is all. On padding state and output stay as they were, whatever x is there;
+                a row without any step puts out 0.
 
         Returns:
             The outputs of all steps, laid out as x, (batch, steps, out_features), and the state
             after the last.
 
         Raises:
+            TypeError: if lengths is no tensor.
             ValueError: if the shape of x or of lengths does not fit.
         """
         # contiguous: a product of transposed inputs rounds as the number of stacked seeds has it
@@ -59,6 +61,9 @@ class Cell(nn.Module, ABC):
         self._check(x, time_first, lengths)
         state = self.initial(time_first.shape[1], x) if state is None else state
         active = None if lengths is None else _active(lengths, len(time_first))
+        if active is not None:
+            # what is on padding, even NaN, is in no product: its share of a gradient would be NaN
+            time_first = time_first.masked_fill(~active[..., None], 0)
         outputs, state = self._sequence(time_first, state, active)
         return (outputs.transpose(0, 1) if batch_first else outputs), state
 
@@ -113,6 +118,8 @@ class Cell(nn.Module, ABC):
                 f"x must be three axes, the last of {self.in_features}: got {tuple(x.shape)}"
             )
         batch = time_first.shape[1]
+        if lengths is not None and not isinstance(lengths, Tensor):
+            raise TypeError(f"lengths must be a tensor, got {type(lengths).__name__}")
         if lengths is not None and lengths.shape != (batch,):
             raise ValueError(f"lengths must be ({batch},), got {tuple(lengths.shape)}")
 
@@ -158,6 +165,17 @@ class AffineCell(Cell):
 
     def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
         return nn.functional.linear(x, self.weight_x, self.bias)
+
+
+def last(outputs: Tensor) -> Tensor:
+    """What a cell puts out after the last step, (batch, steps, features) to (batch, features).
+
+    Raises:
+        ValueError: if there are no steps.
+    """
+    if not outputs.shape[1]:
+        raise ValueError("a sequence of no steps has no last output")
+    return outputs[:, -1]
 
 
 def _active(lengths: Tensor, steps: int) -> Tensor:

@@ -96,7 +96,7 @@ _cells = _Cells("cell", SHAPE)
 register_cell, cell_names, get_cell = _cells.register, _cells.names, _cells.get
 
 
-def build_cell(name: str, in_features: int, hidden_features: int, **options: object) -> Cell:
+def build_cell(name: str, in_features: int, hidden_features: int, /, **options: object) -> Cell:
     """The cell of a name, ready to train.
 
     Args:

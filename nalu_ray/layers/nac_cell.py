@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ._checks import check_count
+from ._checks import check_count, check_finite
 from .cell import State
 from .cells import UnitCell, UnitFactory, register_cell
 from .functional import bounded_exp, linear, log_magnitude
@@ -33,6 +33,8 @@ class _ArithmeticCell(UnitCell):
     ) -> None:
         check_count("in_features", in_features)
         check_count("hidden_features", hidden_features)
+        if memory_init is not None:
+            check_finite("memory_init", memory_init)
         super().__init__(in_features, hidden_features, unit, **options)
         self.memory_init = memory_init
         self._remember()
@@ -59,7 +61,8 @@ class NACCell(_ArithmeticCell):
         hidden_features: size of h.
         memory_init: m; W_hat and M_hat start at m from each h to itself, at 0 and -m to the
             others, so that W is the nearer to the identity there the larger m is, and the cell
-            starts by keeping what it has; ``None`` leaves them to ``init``.
+            starts by keeping what it has. From 110 on it keeps it for ever: in float32 W is the
+            identity and its gradient 0. ``None`` leaves them to ``init``.
         options: of :class:`~nalu_ray.layers.NAC`.
     """
 

@@ -70,6 +70,9 @@ class LanguageSetting(SupervisedSetting):
     def _possible(self) -> LanguageSetting:
         if self.shared_inputs:
             raise ValueError("shared_inputs: training draws nothing here; division=fixed shares it")
+        recurrent = self.combine == "recurrent" and self.head != LINEAR
+        if recurrent and self.head not in layers.cell_names():
+            raise ValueError(f"head={self.head} is no unit, so combine=recurrent cannot use it")
         return self
 
 
@@ -99,8 +102,8 @@ class LanguageNetwork(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Reads padded rows of words, (batch, L), of (batch,) words each: numbers, (batch, 1)."""
         if self.combine == "recurrent":
-            return self.after_each(tokens, lengths)[:, -1]
-        number: Tensor = self.head(self._combined(tokens, lengths)[:, -1])
+            return layers.last(self.after_each(tokens, lengths))
+        number: Tensor = self.head(layers.last(self._combined(tokens, lengths)))
         return number
 
     def after_each(self, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -126,9 +129,14 @@ class LanguageNetwork(nn.Module):
 
 def _stack(setting: LanguageSetting, inputs: int, outputs: int, count: int) -> nn.Module:
     options = _chosen(layers.get(setting.head).options, setting)
-    return layers.build(
-        setting.head, inputs, setting.registers, outputs, hidden_layers=count - 1, **options
-    )
+    try:
+        return layers.build(
+            setting.head, inputs, setting.registers, outputs, hidden_layers=count - 1, **options
+        )
+    except ValueError as error:  # it counts hidden layers, users the head's
+        raise ValueError(
+            f"head={setting.head} head_layers={setting.head_layers}: {error}"
+        ) from error
 
 
 def _cell(setting: LanguageSetting, inputs: int) -> layers.Cell:

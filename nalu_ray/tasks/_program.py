@@ -76,6 +76,16 @@ class ProgramSetting(SupervisedSetting):
     )
 
     @model_validator(mode="after")
+    def _named_once(self) -> ProgramSetting:
+        for name in ("registers", "view", "values"):
+            if name in self.options:
+                own = (
+                    "one number a step is given" if name == "values" else f"it is a field, {name}="
+                )
+                raise ValueError(f"options: {name} cannot be among them; {own}")
+        return self
+
+    @model_validator(mode="after")
     def _extrapolates(self) -> ProgramSetting:
         if not self.train_digits < self.validation_digits < self.test_digits:
             digits = self.train_digits, self.validation_digits, self.test_digits
@@ -106,7 +116,7 @@ class ProgramNetwork(nn.Module):
         symbols, numbers = x[..., :-1], x[..., -1:]
         outputs, _ = self.cell(torch.cat([symbols, numbers * self.scale], -1), lengths=lengths)
         # on padding the output stays, so the last is that at END
-        last = outputs[:, -1]
+        last = layers.last(outputs)
         result: Tensor = last[:, :1] if self.read is None else self.read(last)
         return result / self.scale
 

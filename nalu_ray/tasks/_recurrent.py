@@ -69,6 +69,8 @@ class RecurrentSetting(SupervisedSetting):
 
     @model_validator(mode="after")
     def _possible(self) -> RecurrentSetting:
+        if len(self.gate_init) > 2:
+            raise ValueError("gate_init: one for cell and layer, or cell:layer")
         span = 2 * self.section - self.overlap
         if self.overlap > self.section:
             raise ValueError(f"overlap={self.overlap} is more than section={self.section}")
@@ -110,7 +112,7 @@ class RecurrentNetwork(nn.Module):
     def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, layers.State]:
         """(batch, steps, inputs) and the state before, if any, to (batch, 1) and the next state."""
         outputs, after = self.cell(x, state or None)
-        return self.read(outputs[:, -1]), after
+        return self.read(layers.last(outputs)), after
 
 
 def _chosen(known: Sequence[str], setting: RecurrentSetting, gate: float | str) -> dict[str, Any]:

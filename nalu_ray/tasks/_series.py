@@ -118,7 +118,7 @@ class Reader(nn.Module):
     def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, layers.State]:
         """(batch, steps, features) and the state before, if any, to the answer and the state."""
         outputs, after = self.cell(x, state or None)
-        return self.read(outputs[:, -1]), after
+        return self.read(layers.last(outputs)), after
 
     def after_each(self, x: Tensor) -> Tensor:
         """As :meth:`forward`, the answer after each step, (batch, steps, outputs)."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from nalu_ray.layers import Cell, State, build_cell, cell_names, get_cell
+from nalu_ray.layers import Cell, State, build_cell, cell_names, get_cell, last
 
 INPUTS, HIDDEN, BATCH, STEPS = 3, 4, 4, 5
 LENGTHS = torch.tensor([STEPS, 0, 2, 1])
@@ -163,6 +163,34 @@ def test_what_is_on_padding_does_not_matter(name: str) -> None:
         assert all(slope.isfinite().all() for slope in (*slopes, of_x))
         assert (of_x[padding] == 0).all()
     torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+@every_cell
+def test_even_nan_on_padding_does_not_matter(name: str) -> None:
+    cell, x = make(name), inputs(BATCH, STEPS, INPUTS)
+    padding = torch.arange(STEPS) >= LENGTHS[:, None]
+    broken = x.masked_fill(padding[..., None], torch.nan)
+    found = [
+        (results[0], *results[1], *gradients(cell, flat(*results)))
+        for results in (cell(values, None, LENGTHS) for values in (x, broken))
+    ]
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+@every_cell
+def test_lengths_are_clamped_and_of_a_type(name: str) -> None:
+    cell, x = make(name), inputs(BATCH, STEPS, INPUTS)
+    beyond, within = torch.tensor([9, -2, 2, 1]), torch.tensor([STEPS, 0, 2, 1])
+    torch.testing.assert_close(cell(x, None, beyond), cell(x, None, within), rtol=0, atol=0)
+    with pytest.raises(TypeError, match=r"^lengths must be a tensor, got list$"):
+        cell(x, None, [1, 1, 1, 1])  # type: ignore[arg-type]
+
+
+def test_the_last_output_of_no_steps_is_an_error() -> None:
+    outputs = inputs(2, 3, 4)
+    assert torch.equal(last(outputs), outputs[:, 2])
+    with pytest.raises(ValueError, match=r"^a sequence of no steps has no last output$"):
+        last(outputs[:, :0])
 
 
 @every_cell

@@ -196,11 +196,11 @@ def test_a_recurrent_head_remembers_what_it_gave(head_layers: int) -> None:
 def test_any_unit_is_a_head(head: str, combine: str) -> None:
     # a network of two kinds has a layer of each, of which the recurrent head is the first
     least = 2 if head == "nac_nalu" and combine != "recurrent" else 1
-    chosen = setting(head=head, combine=combine, head_layers=least)
     if combine == "recurrent" and head not in ("none", *layers.cell_names()):
-        with pytest.raises(ValueError, match=f"unknown cell '{head}'"):
-            TASK.check(chosen)
+        with pytest.raises(ValidationError, match=f"head={head} is no unit"):
+            setting(head=head, combine=combine)
         return
+    chosen = setting(head=head, combine=combine, head_layers=least)
     TASK.check(chosen)
     batch = part("train")
     replicas = Replicas(lambda: LanguageNetwork(chosen), SEEDS)
@@ -248,6 +248,7 @@ def test_settings_of_the_head_reach_it() -> None:
         ({"head_layers": 0}, "head_layers\n.*greater than or equal to 1"),
         ({"loss": "mape"}, "loss"),
         ({"shared_inputs": True}, "division=fixed shares it"),
+        ({"head": "relu"}, "head=relu is no unit, so combine=recurrent cannot use it"),
     ],
 )
 def test_impossible_settings(values: dict[str, object], named: str) -> None:
@@ -258,6 +259,25 @@ def test_impossible_settings(values: dict[str, object], named: str) -> None:
 def test_options_of_the_head_are_checked_before_any_run() -> None:
     with pytest.raises(TypeError, match="no option 'slots'"):
         TASK.check(setting(options={"slots": 16}))
+
+
+def test_a_head_of_too_few_layers_is_named_as_the_user_knows_it() -> None:
+    with pytest.raises(ValueError, match=r"^head=nac_nalu head_layers=2: "):
+        TASK.check(setting(head="nac_nalu", head_layers=2))
+
+
+@pytest.mark.parametrize("division", ["fixed", "seed"])
+def test_examples_are_of_the_seeds_own_test_set(division: str) -> None:
+    chosen = setting(division=division)
+    seen = [TASK.unseen(chosen, seed, 700) for seed in SEEDS]
+    for seed, found in zip(SEEDS, seen, strict=True):
+        test = part("test", (seed,), division=division)
+        assert {value for _, value in found} == set(test.targets.flatten().tolist())
+        assert all(words(int(value)) == list(text) for text, value in found)
+        assert [value for _, value in found[:9]] == [
+            value for _, value in TASK.unseen(chosen, seed, 9)
+        ]
+    assert [value for _, value in seen[0]] != [value for _, value in seen[1]]
 
 
 # -- learning ----------------------------------------------------------------------------------

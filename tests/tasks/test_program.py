@@ -147,7 +147,8 @@ def test_loss_is_the_root_of_each_seeds_mean_square_and_has_a_gradient_at_zero()
 
 def test_three_and_four_digits_never_select() -> None:
     rules = [spec.selection for spec in (*TASK.tables, *TASK.figures)]
-    assert {(rule.metric, rule.split) for rule in rules} == {("rmse", "interpolation")}
+    found = {(rule.metric, rule.split, rule.step) for rule in rules}
+    assert found == {("rmse", "interpolation", "last")}
 
 
 # -- networks ----------------------------------------------------------------------------------
@@ -227,6 +228,11 @@ def test_a_network_that_adds_is_right_at_any_number_of_digits(
         ({"layer": "lsmt"}, "Did you mean 'lstm'"),
         ({"variant": "adition"}, "variant"),
         ({"view": "signs"}, "view"),
+        (
+            {"options": {"registers": 7}},
+            "registers cannot be among them; it is a field, registers=",
+        ),
+        ({"options": {"values": 2}}, "values cannot be among them; one number a step is given"),
     ],
 )
 def test_impossible_settings(values: dict[str, object], named: str) -> None:
@@ -242,8 +248,9 @@ def test_fields_reach_the_cells_that_know_them() -> None:
 
 
 def test_options_of_the_cell_are_checked_before_any_run() -> None:
-    with pytest.raises(TypeError, match="no option 'slots'"):
-        TASK.check(setting(options={"slots": 16}))
+    for name in ("slots", "hidden_features"):
+        with pytest.raises(TypeError, match=f"no option '{name}'"):
+            TASK.check(setting(options={name: 16}))
 
 
 # -- learning ----------------------------------------------------------------------------------
@@ -260,3 +267,16 @@ def test_sums_are_learned_from_two_digits() -> None:
     last = rows[(rows.step == 300) & (rows.metric == "digits")].groupby("split").value.mean()
     assert last["interpolation"] > 0.9
     assert last["interpolation"] >= last["validation"] >= last["test"] > 0.5
+
+
+def test_the_configured_nalu_learns_sums() -> None:
+    chosen = setting(
+        layer="nalu_lstm", variant="addition", hidden=16, registers=2, scale=1.0, batch=64, lr=0.03,
+        adam_beta2=0.99, steps=500, schedule="cosine", lr_end=0, clip=1, evaluations=1,
+        options={"gate": "state", "gate_init": 5.0, "forget_init": 1.0},
+    )  # fmt: skip
+    run = TASK.start(chosen, [0, 1, 2], torch.device("cpu"))
+    run.advance()
+    rows = run.rows()
+    last = rows[(rows.step == 500) & (rows.metric == "digits") & (rows.split == "interpolation")]
+    assert last.value.median() > 0.9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,12 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from nalu_ray.data.sections import sections
-from nalu_ray.seeding import Streams
+from nalu_ray.results.store import COMPLETED
+from nalu_ray.seeding import Streams, entropy
+from nalu_ray.task import Batch
 from nalu_ray.tasks._recurrent import OPERATIONS, RecurrentNetwork, RecurrentSetting, pieces
-from nalu_ray.tasks.recurrent import TASK
+from nalu_ray.tasks.recurrent import TASK, RecurrentTask
+from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.replicas import Replicas
 
 SEEDS = [0, 5]
@@ -127,6 +132,19 @@ def test_hundred_is_a_random_lstm() -> None:
         found["random_mse"], batch.targets.square().mean((1, 2)), rtol=0.01, atol=0
     )
     assert TASK.references(chosen, "train", batch, streams("train")) == {}
+    inits = [entropy(TASK.name, seed, "reference") % 2**63 for seed in SEEDS]
+    lstm = setting(layer="lstm", op="add", hidden=chosen.reference_hidden)
+    alone = Replicas(lambda: RecurrentNetwork(lstm), inits)
+    with torch.no_grad():
+        said = alone(long_x(chosen))[0]
+    wanted = (said - batch.targets).square().mean((1, 2))
+    torch.testing.assert_close(found["random_mse"], wanted, rtol=1e-6, atol=0)
+    run = SupervisedRun(TASK, chosen, SEEDS, torch.device("cpu"))
+    (logged,) = (
+        record["values"] for record in run.records
+        if (record["split"], record["metric"]) == ("extrapolation", "random_mse")
+    )  # fmt: skip
+    torch.testing.assert_close(logged.float(), wanted, rtol=1e-7, atol=0)
     other = TASK.references(setting(layer="lstm", op="add"), "extrapolation", batch,
                             streams("extrapolation"))  # fmt: skip
     assert torch.equal(found["random_mse"], other["random_mse"])
@@ -152,3 +170,52 @@ def test_options_of_the_cell_are_checked_before_any_run() -> None:
     with pytest.raises(TypeError, match="no option 'epsilon'"):
         TASK.check(setting(layer="lstm", options={"epsilon": 1e-3}))
     TASK.check(setting(layer="nalu", options={"epsilon": 1e-3}))
+
+
+def test_settings_reach_the_cell_and_what_reads_it() -> None:
+    chosen = setting(layer="nalu", memory_init=110.0, gate_init=(1.0, -0.2), weight_init=0.25)
+    network: Any = RecurrentNetwork(chosen)
+    unit, size = network.cell.unit, chosen.hidden
+    assert torch.equal(unit.weight[:, -size:], torch.eye(size))
+    assert (unit.W_hat[:, :-size] == 0.25).all()
+    assert (unit.G == 1).all()
+    assert (network.read.W_hat == 0.25).all()
+    assert torch.allclose(network.read.G, torch.tensor(-0.2))
+    both: Any = RecurrentNetwork(setting(layer="nalu", gate_init=(0.5,)))
+    assert (both.cell.unit.G == 0.5).all()
+    assert (both.read.G == 0.5).all()
+
+
+@pytest.mark.parametrize("layer", ["lstm", "gru", "rnn_relu", "nac", "nalu"])
+def test_a_seed_whose_sequence_has_nan_is_frozen_at_its_step_and_harms_no_other(layer: str) -> None:
+    class Broken(RecurrentTask):
+        calls = 0
+
+        def sample(self, setting: RecurrentSetting, split: str, streams: Streams) -> Batch:
+            batch = super().sample(setting, split, streams)
+            if split == "train":  # first the set that Table 8 calls T
+                self.calls += 1
+                if self.calls > 3 and SEEDS[1] in streams.seeds:
+                    batch.inputs[0][streams.seeds.index(SEEDS[1]), 0, 4] = torch.nan
+            return batch
+
+    chosen = setting(layer=layer, op="add", steps=4, evaluations=4, hidden=3, test_length=20)
+    rows = {}
+    for seeds in (SEEDS, SEEDS[:1]):
+        run = SupervisedRun(Broken(), chosen, seeds, torch.device("cpu"))
+        while (progress := run.advance()).step < progress.steps:
+            pass
+        rows[len(seeds)] = run.rows()
+    final = rows[2][rows[2].metric == COMPLETED].set_index("seed")
+    assert final.value.tolist() == [1, 0]
+    assert "step 2" in final.reason[SEEDS[1]]
+    mine = rows[2][rows[2].seed == SEEDS[0]].value.to_numpy()
+    np.testing.assert_allclose(mine, rows[1].value.to_numpy(), rtol=1e-4)
+
+
+def test_seeds_that_share_inputs_read_the_same_sequences_and_have_their_own_targets() -> None:
+    chosen = setting(op="add", shared_inputs=True)
+    batch = TASK.sample(chosen, "train", Streams(TASK.name, SEEDS, "train", shared=True))
+    assert batch.shared
+    assert len(batch.inputs[0]) == 1
+    assert len(batch.targets) == len(SEEDS)
