@@ -80,14 +80,12 @@ def choose(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place:
     if unknown := [did_you_mean("key", key, keys) for key in wanted if key not in keys]:
         raise ConfigError(unknown)
     matching = [
-        one
-        for one in found
-        if all(str(one.about.get(key)) == value for key, value in wanted.items())
+        one for one in found if all(_is(one.about.get(key), text) for key, text in wanted.items())
     ]
     if not matching:
         asked = " ".join(f"{key}={value}" for key, value in wanted.items())
         there = (
-            f"{key}: {', '.join(sorted({str(one.about.get(key)) for one in found}))}"
+            f"{key}: {', '.join(sorted({_text(one.about.get(key)) for one in found}))}"
             for key in wanted
         )
         text = f"no {kind.noun} with {asked} in {place}; there is {'; '.join(there)}"
@@ -101,6 +99,20 @@ def describe(about: About) -> str:
         f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in about.items()
     )
+
+
+def _is(value: object, text: str) -> bool:
+    """Whether a text, as on the command line, stands for a value."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return _text(value) == text
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _stored(filesystem: fs.FileSystem, folder: str, kind: Kind) -> Iterable[Found]:

@@ -54,6 +54,24 @@ def test_the_highest_score_of_those_that_match(
     assert found.data == Path(found.path).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "same"),
+    [
+        (0.01, "1e-2", True), (0.01, "0.02", False), (3, "3", True), (3, "x", False),
+        (None, "none", True), (True, "true", True), (True, "1", False), ("1e-2", "0.01", False),
+    ],
+)  # fmt: skip
+def test_values_are_wanted_as_on_the_command_line(
+    tmp_path: Path, value: object, text: str, same: bool
+) -> None:
+    store(tmp_path, "a", {"kind": value, "score": 1.0})
+    if same:
+        assert best(str(tmp_path), "task", KIND, {"kind": text}).about["kind"] == value
+    else:
+        with pytest.raises(ConfigError, match=f"no thing with kind={text} in .*; there is kind: "):
+            best(str(tmp_path), "task", KIND, {"kind": text})
+
+
 def test_what_cannot_be_read_is_named_and_skipped(
     out: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
