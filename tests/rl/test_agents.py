@@ -76,7 +76,7 @@ def test_none_that_matches(out: Path) -> None:
         best(str(out), {"variant": "gru", "seed": "0"})
     (line,) = caught.value.messages
     assert line.startswith("no agent with variant=gru seed=0 in ")
-    assert line.endswith("there is variant: None, lstm, nac_core; seed: 0, 1, 2, None")
+    assert line.endswith("there is variant: lstm, nac_core, none; seed: 0, 1, 2, none")
 
 
 def test_a_key_that_none_knows(out: Path) -> None:
