@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import argparse
 import platform
-import statistics
-import time
-from collections.abc import Callable
 
 import torch
+from timing import median_seconds
 from torch import Tensor, nn
 
 from nalu_ray.layers import NAC, NALU, UnitCell, build_cell, cell_names
@@ -61,17 +59,6 @@ def make_plain(name: str) -> nn.Module:
     if name in TORCH:
         return TORCH[name](INPUTS, HIDDEN.get(name, GATED), batch_first=True)
     return Loop(name)
-
-
-def median_seconds(work: Callable[[], object], seconds: float) -> float:
-    """Returns the median duration of ``work`` over as many calls as fit (at least five)."""
-    work()
-    durations: list[float] = []
-    while len(durations) < 5 or sum(durations) < seconds:
-        start = time.perf_counter()
-        work()
-        durations.append(time.perf_counter() - start)
-    return statistics.median(durations)
 
 
 def plain(name: str, seconds: float) -> float:

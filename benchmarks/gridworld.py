@@ -19,31 +19,19 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from timing import median_seconds
 
 import envs
 
 DRAWN = 128  # actions that are taken in turn
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 PICTURE_PIXELS = 8  # of a cell of Minigrid, as in ours
-
-
-def median_seconds(work: Callable[[], object], seconds: float) -> float:
-    """Returns the median duration of ``work`` over as many calls as fit (at least five)."""
-    work()
-    durations: list[float] = []
-    while len(durations) < 5 or sum(durations) < seconds:
-        start = time.process_time()
-        work()
-        durations.append(time.process_time() - start)
-    return statistics.median(durations)
 
 
 def vector_rate(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
@@ -56,7 +44,7 @@ def vector_rate(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
         for taken in actions:
             env.step(taken)
 
-    return DRAWN * env.num_envs / median_seconds(work, seconds)
+    return DRAWN * env.num_envs / median_seconds(work, seconds, clock=time.process_time)
 
 
 def single_rate(env: gymnasium.Env[Any, Any], actions: int, seconds: float) -> float:
@@ -70,7 +58,7 @@ def single_rate(env: gymnasium.Env[Any, Any], actions: int, seconds: float) -> f
             if terminated or truncated:
                 env.reset()
 
-    return len(drawn) / median_seconds(work, seconds)
+    return len(drawn) / median_seconds(work, seconds, clock=time.process_time)
 
 
 def row(name: str, copies: int, rate: float) -> None:

@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import argparse
 import platform
-import statistics
-import time
-from collections.abc import Callable
 from itertools import cycle
 
 import numpy as np
 import torch
+from timing import median_seconds
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -39,17 +37,6 @@ from nalu_ray.training.replicas import Replicas
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
 EVALUATED, WHOLE = 200, 2  # series of 1000 digits, and how many of them the plain way reads
-
-
-def median_seconds(work: Callable[[], object], seconds: float) -> float:
-    """Returns the median duration of ``work`` over as many calls as fit (at least three)."""
-    work()
-    durations: list[float] = []
-    while len(durations) < 3 or sum(durations) < seconds:
-        start = time.perf_counter()
-        work()
-        durations.append(time.perf_counter() - start)
-    return statistics.median(durations)
 
 
 def setting(layer: str) -> SeriesSetting:
@@ -68,7 +55,7 @@ class Series(Dataset[tuple[Tensor, Tensor]]):
         return 6_000
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        chosen = self.rng.integers(0, _series.TRAINING_IMAGES, self.length)
+        chosen = self.rng.integers(0, mnist.TRAINING_IMAGES, self.length)
         images = torch.stack([self.digits.images[int(place)] for place in chosen])
         return images, TASK.target(self.digits.labels[chosen])
 
@@ -80,7 +67,7 @@ def trained(layer: str, seconds: float, seeds: int = 1) -> float:
     def step() -> None:
         run._train(run.step + 1)
 
-    return seeds / median_seconds(step, seconds)
+    return seeds / median_seconds(step, seconds, least=3)
 
 
 def trained_plainly(layer: str, seconds: float) -> float:
@@ -97,7 +84,7 @@ def trained_plainly(layer: str, seconds: float) -> float:
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
 
-    return 1 / median_seconds(step, seconds)
+    return 1 / median_seconds(step, seconds, least=3)
 
 
 @torch.no_grad()
@@ -108,10 +95,12 @@ def evaluated(layer: str, seconds: float) -> tuple[float, float]:
     network = TASK.build(chosen)
     whole = TASK.sample(chosen, "test", Streams(TASK.name, (0,), "test"))
     long = Batch(whole.inputs[-1:], whole.targets[:, -EVALUATED:])
-    ours = median_seconds(lambda: _series.evaluate(replicas, chosen, "test", long), seconds)
+    ours = median_seconds(
+        lambda: _series.evaluate(replicas, chosen, "test", long), seconds, least=3
+    )
     images = mnist.load(train=False).images
     few = long.inputs[0][0, :WHOLE]
-    theirs = median_seconds(lambda: [network(images[row][None]) for row in few], seconds)
+    theirs = median_seconds(lambda: [network(images[row][None]) for row in few], seconds, least=3)
     return ours, theirs * EVALUATED / WHOLE
 
 
@@ -135,9 +124,11 @@ def composed(distance: int, seconds: float, count: int = 320) -> tuple[float, fl
     """Returns the parity images a second, at once and one by one."""
     digits, streams = mnist.load(train=True), Streams("parity", (0,), "train")
     rng = np.random.default_rng(0)
-    at_once = median_seconds(lambda: scenes.draw(streams, count, digits, distance), seconds)
+    at_once = median_seconds(
+        lambda: scenes.draw(streams, count, digits, distance), seconds, least=3
+    )
     alone = median_seconds(
-        lambda: [one_by_one(rng, digits, distance) for _ in range(count)], seconds
+        lambda: [one_by_one(rng, digits, distance) for _ in range(count)], seconds, least=3
     )
     return count / at_once, count / alone
 

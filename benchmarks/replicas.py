@@ -16,12 +16,10 @@ from __future__ import annotations
 import argparse
 import platform
 import resource
-import statistics
-import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from timing import median_seconds
 from torch import nn
 
 from nalu_ray.tasks import identity, static
@@ -30,17 +28,6 @@ from nalu_ray.training.replicas import keep_freed_memory
 
 BATCH, INPUTS, HIDDEN, SECTION = 128, 100, 2, 10
 CPU = torch.device("cpu")
-
-
-def median_seconds(work: Callable[[], object], seconds: float) -> float:
-    """Returns the median duration of ``work`` over as many calls as fit (at least five)."""
-    work()
-    durations: list[float] = []
-    while len(durations) < 5 or sum(durations) < seconds:
-        start = time.perf_counter()
-        work()
-        durations.append(time.perf_counter() - start)
-    return statistics.median(durations)
 
 
 def stacked(task: object, setting: object, seeds: int, seconds: float) -> float:

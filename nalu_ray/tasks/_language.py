@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.data.number_words import VOCABULARY
 from nalu_ray.training.loop import SupervisedSetting
-from nalu_ray.training.settings import Init, LayerName, Options
+from nalu_ray.training.settings import Init, LayerName, Options, starts
 
 Combine = Literal["last", "sum", "recurrent"]
 LINEAR = "none"  # the network without an activation
@@ -147,9 +147,5 @@ def _cell(setting: LanguageSetting, inputs: int) -> layers.Cell:
 
 
 def _chosen(known: Sequence[str], setting: LanguageSetting) -> dict[str, Any]:
-    chosen = {
-        "init": setting.weight_init,
-        "gate_init": setting.gate_init,
-        "memory_init": setting.memory_init,
-    }
-    return {name: value for name, value in chosen.items() if name in known} | setting.options
+    options = starts(known, setting.weight_init, setting.gate_init, setting.memory_init)
+    return options | setting.options

@@ -18,7 +18,6 @@ from nalu_ray.task import Batch
 from nalu_ray.training.loop import SupervisedSetting
 from nalu_ray.training.settings import Options
 
-TRAINING_IMAGES = 55_000  # of the training digits; the others validate
 CLASSES = scenes.MOST + 1
 FEATURES = 32  # that the last layer reads
 Squash = Callable[[Tensor], Tensor]
@@ -163,12 +162,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {"reproduction": reproduction, "w
 
 def draw(setting: ParitySetting, split: str, streams: Streams) -> Batch:
     """Draws images of the split's own digits: no digit is in two of training, validation, test."""
-    digits = mnist.load(train=split != "test")
-    part = slice(None)
-    if split != "test":
-        part = slice(None, TRAINING_IMAGES) if split == "train" else slice(TRAINING_IMAGES, None)
     sizes = {"train": setting.batch, "test": setting.test_size}
     count = sizes.get(split, max(1, setting.test_size // 2))
-    own = mnist.Digits(digits.images[part], digits.labels[part])
-    found = scenes.draw(streams, count, own, setting.min_distance)
+    found = scenes.draw(streams, count, mnist.part(split), setting.min_distance)
     return Batch((found.images,), found.even)

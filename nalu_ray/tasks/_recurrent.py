@@ -13,7 +13,7 @@ from nalu_ray import layers
 from nalu_ray.data.sections import operands, sections
 from nalu_ray.seeding import Streams
 from nalu_ray.training.loop import SupervisedSetting
-from nalu_ray.training.settings import CellName, Init, Options, PerLayer, Range
+from nalu_ray.training.settings import CellName, Init, Options, PerLayer, Range, starts
 
 Operation = Literal["a", "add", "sub", "mul", "div", "square", "sqrt"]
 
@@ -116,9 +116,8 @@ class RecurrentNetwork(nn.Module):
 
 
 def _chosen(known: Sequence[str], setting: RecurrentSetting, gate: float | str) -> dict[str, Any]:
-    chosen = {"init": setting.weight_init, "gate_init": gate, "memory_init": setting.memory_init}
-    chosen |= setting.options
-    return {name: value for name, value in chosen.items() if name in known}
+    own = {name: value for name, value in setting.options.items() if name in known}
+    return starts(known, setting.weight_init, gate, setting.memory_init) | own
 
 
 def whole(setting: RecurrentSetting, split: str, streams: Streams) -> Tensor:

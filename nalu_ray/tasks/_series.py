@@ -19,13 +19,13 @@ from nalu_ray.training.metrics import (
     mean_squared_error,
 )
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.settings import CellName, Init, Options
+from nalu_ray.training.settings import CellName, Init, Options, starts
 
 # test series of each length; of length 1 there is one for each image
 TEST_SERIES = {10: 1000, 100: 500, 1000: 200}
 LENGTHS = (1, *TEST_SERIES)
 VALIDATION_SERIES = 500
-TRAINING_IMAGES, HELD_OUT, TEST_IMAGES = 55_000, 5_000, 10_000
+TEST_IMAGES = 10_000
 PIECE = 100  # steps of long series that are read at a time
 CHUNK = 1000  # images that are embedded at a time
 ACTIVATIONS = 32_000  # numbers that the convnet makes of an image
@@ -105,12 +105,7 @@ class Reader(nn.Module):
         super().__init__()
         is_unit = setting.layer in layers.names()
         known = layers.get_cell(setting.layer).options
-        chosen = {
-            "init": setting.weight_init,
-            "gate_init": setting.gate_init,
-            "memory_init": setting.memory_init,
-        }
-        options = {name: value for name, value in chosen.items() if name in known}
+        options = starts(known, setting.weight_init, setting.gate_init, setting.memory_init)
         size = outputs if is_unit else setting.hidden
         self.cell = layers.build_cell(setting.layer, features, size, **options | setting.options)
         self.read = nn.Identity() if is_unit else layers.Linear(self.cell.out_features, outputs)
@@ -129,27 +124,23 @@ class Reader(nn.Module):
 def draw(setting: SeriesSetting, split: str, streams: Streams, target: Target) -> Batch:
     """Draws training series as images, (R, N, T, 28, 28); of an evaluation set, which images.
 
-    Training and validation share out the training images, the last 5,000 for validation; no test
-    image is in either.
-
     Args:
         setting, split, streams: of :meth:`SupervisedTask.sample`.
         target: labels of series, (R, N, T), to their targets, (R, N, outputs).
     """
-    digits = mnist.load(train=split != "test")
+    digits = mnist.part(split)
     if split == "train":
-        chosen = streams.integers((setting.batch, setting.length), 0, TRAINING_IMAGES)
-        index = torch.from_numpy(chosen)
+        shape = setting.batch, setting.length
+        index = torch.from_numpy(streams.integers(shape, 0, len(digits.labels)))
         return Batch((digits.images[index],), target(digits.labels[index]))
     indices = _evaluation(setting, split, streams)
-    first = 0 if split == "test" else TRAINING_IMAGES
-    targets = [target(digits.labels[first + index]) for index in indices]
+    targets = [target(digits.labels[index]) for index in indices]
     return Batch(tuple(indices), torch.cat(targets, 1))
 
 
 def _evaluation(setting: SeriesSetting, split: str, streams: Streams) -> list[Tensor]:
     """Images of each evaluation series, (R, N, T) for each T, counted from the first of the set."""
-    count = min(setting.test_images, TEST_IMAGES if split == "test" else HELD_OUT)
+    count = len(_images(setting, split))
     if split != "test":
         shape = VALIDATION_SERIES, setting.length
         return [torch.from_numpy(streams.integers(shape, 0, count))]
@@ -158,19 +149,21 @@ def _evaluation(setting: SeriesSetting, split: str, streams: Streams) -> list[Te
     return [each_once, *(torch.from_numpy(streams.integers(s, 0, count)) for s in shapes)]
 
 
+def _images(setting: SeriesSetting, split: str) -> Tensor:
+    """Images of an evaluation set, as many as are used."""
+    return mnist.part(split).images[: setting.test_images]
+
+
 def evaluate(network: Replicas, setting: SeriesSetting, split: str, batch: Batch) -> Tensor:
     """Answers of an evaluation set, (R, all its series, outputs).
 
     Each image is embedded once, however often it occurs in the series.
     """
-    first = 0 if split == "test" else TRAINING_IMAGES
-    count = min(setting.test_images, TEST_IMAGES if split == "test" else HELD_OUT)
-    images = mnist.load(train=split != "test").images[first : first + count]
     device = batch.targets.device
     features = torch.cat(
         [
             network.part("convnet", chunk[None].to(device), shared=True)
-            for chunk in images.split(CHUNK)
+            for chunk in _images(setting, split).split(CHUNK)
         ],
         1,
     )
@@ -209,5 +202,5 @@ def memory(setting: SeriesSetting, seeds: int) -> int:
     """What the backward pass keeps of each training image, or a chunk of evaluation."""
     images = max(2 * setting.batch * setting.length, CHUNK)
     cells = 12 * max(setting.hidden, 10) * setting.test_images
-    features = max(TRAINING_IMAGES, 10 * TEST_IMAGES)
+    features = 10 * TEST_IMAGES
     return 4 * seeds * (images * ACTIVATIONS + cells + features) + 10 * images * 784

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.tasks._models import MODELS
 from nalu_ray.tasks._series import LENGTHS
 
-MODELS = Axis(
-    field="layer",
-    labels={
-        "lstm": "LSTM",
-        "gru": "GRU",
-        "rnn_tanh": "RNN-tanh",
-        "rnn_relu": "RNN-ReLU",
-        "nac": "NAC",
-        "nalu": "NALU",
-    },
-)
 RULE = Selection(metric="mae", split="validation")
 PROBLEM = ("length", "test_images")
 HALVED = (

@@ -17,6 +17,7 @@ from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.tasks._models import MODELS
 from nalu_ray.tasks._recurrent import (
     PIECE,
     RecurrentNetwork,
@@ -30,17 +31,6 @@ from nalu_ray.training.replicas import Replicas
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
-MODELS = Axis(
-    field="layer",
-    labels={
-        "lstm": "LSTM",
-        "gru": "GRU",
-        "rnn_tanh": "RNN-tanh",
-        "rnn_relu": "RNN-ReLU",
-        "nac": "NAC",
-        "nalu": "NALU",
-    },
-)
 OPERATIONS = Axis(
     field="op",
     labels={

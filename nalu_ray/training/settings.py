@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -74,3 +75,14 @@ PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_range)]
 
 Options = Annotated[dict[str, int | float | str], BeforeValidator(_options)]
 """Named values, written ``name:value;name:value`` on the command line."""
+
+
+def starts(
+    known: Collection[str],
+    weight_init: float | str,
+    gate_init: float | str,
+    memory_init: float | None,
+) -> dict[str, Any]:
+    """How a unit or a cell starts: those of its ``known`` options that a task has as fields."""
+    found = {"init": weight_init, "gate_init": gate_init, "memory_init": memory_init}
+    return {name: value for name, value in found.items() if name in known}

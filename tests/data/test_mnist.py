@@ -758,3 +758,14 @@ def test_a_stream_that_is_not_the_file_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(WrongFile, match=f"more than {SMALL[0].size:,} bytes"):
         SMALL[0].save(endless, tmp_path, work, silent)
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
+
+
+def test_no_digit_is_in_two_parts() -> None:
+    parts = {split: mnist.part(split) for split in ("train", "validation", "test")}
+    sizes = {split: len(part.labels) for split, part in parts.items()}
+    assert sizes == {"train": 55_000, "validation": 5_000, "test": 10_000}
+    whole = mnist.load(train=True)
+    assert torch.equal(parts["train"].images[-1], whole.images[54_999])
+    assert torch.equal(parts["validation"].images[0], whole.images[55_000])
+    assert torch.equal(parts["validation"].labels, whole.labels[55_000:])
+    assert torch.equal(parts["test"].labels, mnist.load(train=False).labels)

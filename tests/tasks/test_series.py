@@ -40,7 +40,7 @@ def replicas(task: SeriesTask, chosen: SeriesSetting) -> Replicas:
 
 
 def test_training_and_validation_share_out_the_training_images() -> None:
-    assert len(mnist.load(train=True).images) == _series.TRAINING_IMAGES + _series.HELD_OUT
+    assert len(mnist.load(train=True).images) == mnist.TRAINING_IMAGES + 5_000
     assert len(mnist.load(train=False).images) == _series.TEST_IMAGES
 
 
@@ -141,7 +141,7 @@ def test_reading_embedded_images_equals_reading_images(task: SeriesTask, layer: 
     network, batch = replicas(task, chosen), drawn(task, "validation")
     index = batch.inputs[0][:, :20]
     few = Batch((index,), batch.targets[:, :20])
-    images = mnist.load(train=True).images[_series.TRAINING_IMAGES :]
+    images = mnist.load(train=True).images[mnist.TRAINING_IMAGES :]
     with torch.no_grad():
         embedded = _series.evaluate(network, chosen, "validation", few)
         direct = network(images[index])
