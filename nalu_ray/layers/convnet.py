@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv2d, max_pool2d
 
 Features = Literal["logits", "softmax", "log_softmax", "hidden"]
 FEATURES: tuple[Features, ...] = get_args(Features)
@@ -43,9 +44,9 @@ class DigitConvnet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, 28, 28) of 0 to 255 to (batch, out_features)."""
-        x = (images.float() / 255 - MEAN) / DEVIATION
-        x = torch.relu(_max_pool(self.first(x.unsqueeze(1))))
-        x = torch.relu(_max_pool(self.second(x)))
+        x = ((images.float() / 255 - MEAN) / DEVIATION).unsqueeze(1)
+        x = torch.relu(max_pool2d(_convolve(self.first, x), 2))
+        x = torch.relu(max_pool2d(_convolve(self.second, x), 2))
         hidden = torch.relu(self.inner(x.flatten(1)))
         if self.outer is None:
             return hidden
@@ -55,7 +56,7 @@ class DigitConvnet(nn.Module):
         return logits.log_softmax(-1) if self.features == "log_softmax" else logits
 
 
-def _max_pool(x: Tensor) -> Tensor:
-    """2 x 2; on a CPU twice as fast as ``max_pool2d``, which also notes where the maximum was."""
-    x = torch.maximum(x[..., ::2], x[..., 1::2])
-    return torch.maximum(x[..., ::2, :], x[..., 1::2, :])
+def _convolve(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """The layer with its channels last in memory: half the time of a step on a CPU."""
+    weight = layer.weight.movedim(1, -1).contiguous().movedim(-1, 1)
+    return conv2d(x, weight, layer.bias)

@@ -47,6 +47,12 @@ class SeriesSetting(SupervisedSetting):
     )
     length: int = Field(10, ge=1, description="digits of a series in training (section 4.2)")
     batch: int = Field(64, ge=1, description="series a step, fresh each step")
+    pool: int | None = Field(
+        None,
+        ge=1,
+        description="images a step, of which all its series are made: the convnet then sees each "
+        "once, however many series it is in; none = each place of a series has an image of its own",
+    )
     test_images: int = Field(
         TEST_IMAGES,
         ge=1,
@@ -82,9 +88,15 @@ class SeriesNetwork(nn.Module):
         self.convnet = layers.DigitConvnet(setting.features)
         self.reader = Reader(setting, self.convnet.out_features, outputs)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """(batch, steps, 28, 28) of 0 to 255 to (batch, outputs)."""
-        prediction: Tensor = self.reader(self._features(images))[0]
+    def forward(self, images: Tensor, index: Tensor | None = None) -> Tensor:
+        """Images of 0 to 255 to (batch, outputs).
+
+        Args:
+            images: (batch, steps, 28, 28); with an index (pool, 28, 28).
+            index: (batch, steps), which image of the pool is where.
+        """
+        features = self._features(images) if index is None else self.convnet(images)[index]
+        prediction: Tensor = self.reader(features)[0]
         return prediction
 
     def after_each(self, images: Tensor) -> Tensor:
@@ -124,6 +136,9 @@ class Reader(nn.Module):
 def draw(setting: SeriesSetting, split: str, streams: Streams, target: Target) -> Batch:
     """Draws training series as images, (R, N, T, 28, 28); of an evaluation set, which images.
 
+    With a pool, training series are its images, (R, P, 28, 28), and the place in it of each image
+    of a series, (R, N, T).
+
     Args:
         setting, split, streams: of :meth:`SupervisedTask.sample`.
         target: labels of series, (R, N, T), to their targets, (R, N, outputs).
@@ -131,8 +146,13 @@ def draw(setting: SeriesSetting, split: str, streams: Streams, target: Target) -
     digits = mnist.part(split)
     if split == "train":
         shape = setting.batch, setting.length
-        index = torch.from_numpy(streams.integers(shape, 0, len(digits.labels)))
-        return Batch((digits.images[index],), target(digits.labels[index]))
+        drawn = (setting.pool,) if setting.pool else shape
+        images = torch.from_numpy(streams.integers(drawn, 0, len(digits.labels)))
+        if setting.pool is None:
+            return Batch((digits.images[images],), target(digits.labels[images]))
+        index = torch.from_numpy(streams.integers(shape, 0, setting.pool))
+        chosen = images.gather(1, index.flatten(1)).view_as(index)
+        return Batch((digits.images[images], index), target(digits.labels[chosen]))
     indices = _evaluation(setting, split, streams)
     targets = [target(digits.labels[index]) for index in indices]
     return Batch(tuple(indices), torch.cat(targets, 1))
@@ -200,7 +220,7 @@ def errors(prediction: Tensor, target: Tensor) -> dict[str, Tensor]:
 
 def memory(setting: SeriesSetting, seeds: int) -> int:
     """What the backward pass keeps of each training image, or a chunk of evaluation."""
-    images = max(2 * setting.batch * setting.length, CHUNK)
+    images = max(2 * (setting.pool or setting.batch * setting.length), CHUNK)
     cells = 12 * max(setting.hidden, 10) * setting.test_images
     features = 10 * TEST_IMAGES
     return 4 * seeds * (images * ACTIVATIONS + cells + features) + 10 * images * 784

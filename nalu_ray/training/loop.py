@@ -29,6 +29,7 @@ class SupervisedSetting(Setting):
     steps: int = Field(1000, ge=1, description="training steps of a seed")
     optimiser: OptimiserName = Field("adam", description="torch optimiser")
     adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
+    momentum: float = Field(0.0, ge=0, lt=1, description="SGD's momentum, Nesterov's kind")
     schedule: ScheduleName = Field("constant", description="learning rate over the steps")
     warmup: int = Field(
         0, ge=0, description="first steps, over which the learning rate rises to lr"
@@ -64,7 +65,9 @@ class SupervisedRun:
         inits = [entropy(task.name, seed, "init") % 2**63 for seed in seeds]
         self.replicas = Replicas(lambda: task.build(setting), inits, device)
         flat = self.replicas.flat
-        self.optimiser = optimiser(setting.optimiser, flat, setting.lr, setting.adam_beta2)
+        self.optimiser = optimiser(
+            setting.optimiser, flat, setting.lr, setting.adam_beta2, setting.momentum
+        )
         self.schedule = schedule(
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
         )

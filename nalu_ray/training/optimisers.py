@@ -18,12 +18,20 @@ OptimiserName = Literal["adam", "rmsprop", "sgd"]
 ScheduleName = Literal["constant", "cosine", "linear"]
 
 
-def optimiser(name: OptimiserName, flat: Tensor, lr: float, beta2: float = 0.999) -> Optimizer:
-    """Returns torch's optimiser of that name over one tensor; ``beta2`` is Adam's."""
+def optimiser(
+    name: OptimiserName, flat: Tensor, lr: float, beta2: float = 0.999, momentum: float = 0.0
+) -> Optimizer:
+    """Returns torch's optimiser of that name over one tensor.
+
+    Args:
+        name, flat, lr: which, of what, and how fast.
+        beta2: Adam's.
+        momentum: SGD's, Nesterov's kind.
+    """
     if name == "adam":
         return Adam([flat], lr=lr, betas=(0.9, beta2), fused=True)
     if name == "sgd":
-        return SGD([flat], lr=lr, fused=True)
+        return SGD([flat], lr=lr, momentum=momentum, nesterov=momentum > 0, fused=True)
     return RMSprop([flat], lr=lr)
 
 

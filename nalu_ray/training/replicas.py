@@ -56,8 +56,10 @@ class Replicas:
         self.sizes.append(rows[-1].shape[1])
         self.flat = torch.cat(rows, dim=1).to(device).requires_grad_()
         self.buffers = {name: buffer.to(device) for name, buffer in buffers.items()}
-        self._call = vmap(self._single, in_dims=(0, 0, 0))
-        self._call_shared = vmap(self._single, in_dims=(0, 0, None))
+        # under vmap a convolution loses the layout that makes it fast; other networks keep to vmap,
+        # whose sums have the same order whatever the number of seeds
+        convolves = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
+        self._as_one = convolves and len(modules) == 1
 
     def __len__(self) -> int:
         return self.flat.shape[0]
@@ -68,10 +70,7 @@ class Replicas:
         With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...). A network
         that returns several tensors gives them all, each with R in front.
         """
-        call = self._call_shared if shared else self._call
-        if shared:
-            inputs = tuple(tensor.squeeze(0) for tensor in inputs)
-        return call(self.parameters(), self.buffers, inputs)
+        return self._over_seeds(self._single, self.parameters() | self.buffers, inputs, shared)
 
     def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
         """Runs one submodule of every replica, as :meth:`__call__` runs them whole.
@@ -86,13 +85,11 @@ class Replicas:
             for key, tensor in (self.parameters() | self.buffers).items()
             if key.startswith(prefix)
         }
-        if shared:
-            inputs = tuple(tensor.squeeze(0) for tensor in inputs)
-        call = vmap(
-            lambda own, given: functional_call(module, own, given),
-            in_dims=(0, None if shared else 0),
-        )
-        return call(state, inputs)
+
+        def call(own: dict[str, Tensor], given: tuple[Tensor, ...]) -> Any:
+            return functional_call(module, own, given)
+
+        return self._over_seeds(call, state, inputs, shared)
 
     def parameters(self, flat: Tensor | None = None) -> dict[str, Tensor]:
         """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`.
@@ -109,10 +106,23 @@ class Replicas:
         """Returns one replica's state dict, as a copy."""
         return {name: tensor[index].detach().clone() for name, tensor in self.parameters().items()}
 
-    def _single(
-        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...]
+    def _single(self, own: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
+        return functional_call(self.module, own, inputs)
+
+    def _over_seeds(
+        self,
+        call: Callable[..., Any],
+        state: dict[str, Tensor],
+        inputs: Sequence[Tensor],
+        shared: bool,
     ) -> Any:
-        return functional_call(self.module, (parameters, buffers), inputs)
+        """Calls with each seed's own state."""
+        if self._as_one:
+            own = {name: tensor[0] for name, tensor in state.items()}
+            return _stacked(call(own, tuple(tensor[0] for tensor in inputs)))
+        if shared:
+            inputs = [tensor.squeeze(0) for tensor in inputs]
+        return vmap(call, in_dims=(0, None if shared else 0))(state, tuple(inputs))
 
 
 def clip_rows(gradient: Tensor, norm: float) -> None:
@@ -137,6 +147,10 @@ def keep_freed_memory() -> None:
         libc.mallopt(trim_threshold, (1 << 31) - 1)
     except (OSError, AttributeError):  # another C library: slower, not wrong
         return
+
+
+def _stacked(result: Any) -> Any:
+    return result[None] if torch.is_tensor(result) else tuple(map(_stacked, result))
 
 
 def _shaped(part: Tensor, shape: torch.Size) -> Tensor:

@@ -73,6 +73,30 @@ def test_training_never_draws_a_held_out_or_a_test_image() -> None:
 
 @every_task
 @pytest.mark.usefixtures("numbered")
+def test_series_of_a_pool_are_made_of_its_images(task: SeriesTask) -> None:
+    batch = drawn(task, "train", batch=300, pool=20)
+    images, index = batch.inputs
+    assert images.shape == (2, 20, 28, 28)
+    assert index.shape == (2, 300, 10)
+    for seed in range(2):
+        numbers = images[seed, :, 0, 0].int() * 256 + images[seed, :, 0, 1].int()
+        assert sorted(index[seed].unique().tolist()) == list(range(20))
+        labels = (numbers % 10).long()[index[seed]]
+        assert torch.equal(batch.targets[seed], task.target(labels))
+
+
+@pytest.mark.parametrize("layer", MODELS)
+def test_a_network_reads_series_of_a_pool_as_it_reads_their_images(layer: str) -> None:
+    task = TASKS["counting"]
+    chosen = setting(layer=layer, pool=9)
+    network, batch = replicas(task, chosen), drawn(task, "train", pool=9)
+    images, index = batch.inputs
+    whole = torch.stack([images[seed][index[seed]] for seed in range(2)])
+    torch.testing.assert_close(network(images, index), network(whole), rtol=1e-4, atol=1e-5)
+
+
+@every_task
+@pytest.mark.usefixtures("numbered")
 def test_evaluation_targets_are_of_the_images_that_are_read(
     task: SeriesTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

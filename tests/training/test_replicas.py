@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -87,12 +88,14 @@ def test_scalar_parameters_are_stacked() -> None:
     assert torch.equal(replicas(x), replicas.parameters()["factor"][:, None] * x)
 
 
-@pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
+@pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd", "momentum"])
 @pytest.mark.parametrize("plan", ["constant", "cosine", "linear"])
 def test_one_optimiser_on_the_stack_equals_one_for_each_seed(name: str, plan: str) -> None:
     build = lambda: layers.build("tanh", 4, 3, 1)  # noqa: E731
     replicas = Replicas(build, SEEDS)
-    together = optimiser(name, replicas.flat, 0.05)  # type: ignore[arg-type]
+    momentum = 0.9 if name == "momentum" else 0.0
+    own = "sgd" if name == "momentum" else name
+    together = optimiser(own, replicas.flat, 0.05, momentum=momentum)  # type: ignore[arg-type]
     rates = schedule(plan, together, 10, 0.1, 3)  # type: ignore[arg-type]
     x = torch.randn(10, 3, 6, 4)
     for step in range(10):
@@ -102,7 +105,12 @@ def test_one_optimiser_on_the_stack_equals_one_for_each_seed(name: str, plan: st
         rates.step()
     for k, seed in enumerate(SEEDS):
         module = alone(build, seed)
-        kind = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}
+        kind = {
+            "adam": torch.optim.Adam,
+            "rmsprop": torch.optim.RMSprop,
+            "sgd": torch.optim.SGD,
+            "momentum": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+        }
         single = kind[name](module.parameters(), lr=0.05)
         single_rates = schedule(plan, single, 10, 0.1, 3)  # type: ignore[arg-type]
         for step in range(10):
