@@ -2,11 +2,12 @@
 
     python benchmarks/images.py [--layers nac lstm ...] [--threads 1 2] [--seconds 3]
 
-* training: seed-steps a second on 64 series of 10, drawn and learned as the task does it, beside a
-  ``DataLoader`` over a ``Dataset`` that makes a series at a time, and the same network without
-  stacking;
-* evaluation: 200 series of 1000 digits, read from embeddings of the 10,000 test images, which are
-  made in that time, beside the network on every image of every series (of two of them, scaled up);
+* training: series a second in steps of 64 series of 10, drawn and learned as the task does it, each
+  with images of its own and from a pool of 64 (as the presets have it), beside a ``DataLoader``
+  over a ``Dataset`` that makes a series at a time;
+* evaluation: 200 and 2000 series of 1000 digits, read from embeddings of the 10,000 test images,
+  which are made in that time, beside the network on every image of every series (of two of them,
+  scaled up);
 * stacking: seed-steps a second of one convolutional block of 1, 2 and 4 seeds;
 * parity: images a second beside a loop over images.
 
@@ -36,12 +37,15 @@ from nalu_ray.training.replicas import Replicas
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
-EVALUATED, WHOLE = 200, 2  # series of 1000 digits, and how many of them the plain way reads
+EVALUATED = (200, 2000)  # series of 1000 digits
+WHOLE = 2  # of them, which the plain way reads
 
 
-def setting(layer: str) -> SeriesSetting:
+def setting(layer: str, pool: int | None = None) -> SeriesSetting:
     """Returns the laptop preset's setting of a model, nearly."""
-    return SeriesSetting(layer=layer, lr=0.003, clip=1.0, memory_init=110.0, gate_init=1.0)
+    return SeriesSetting(
+        layer=layer, features="hidden", pool=pool, clip=1.0, memory_init=110.0, gate_init=1.0
+    )
 
 
 class Series(Dataset[tuple[Tensor, Tensor]]):
@@ -60,9 +64,9 @@ class Series(Dataset[tuple[Tensor, Tensor]]):
         return images, TASK.target(self.digits.labels[chosen])
 
 
-def trained(layer: str, seconds: float, seeds: int = 1) -> float:
+def trained(layer: str, seconds: float, pool: int | None = None, seeds: int = 1) -> float:
     """Returns the seed-steps a second of the task's own loop."""
-    run = SupervisedRun(TASK, setting(layer), range(seeds), CPU)
+    run = SupervisedRun(TASK, setting(layer, pool), range(seeds), CPU)
 
     def step() -> None:
         run._train(run.step + 1)
@@ -88,20 +92,29 @@ def trained_plainly(layer: str, seconds: float) -> float:
 
 
 @torch.no_grad()
-def evaluated(layer: str, seconds: float) -> tuple[float, float]:
-    """Returns the seconds for 200 series of 1000 digits, embedded once and every time."""
+def evaluated(layer: str, seconds: float) -> list[float]:
+    """Returns how many series of 1000 digits a second are read, embedded once and every time.
+
+    The last is the plain way's, the others of each number of :data:`EVALUATED`.
+    """
     chosen = setting(layer)
     replicas = Replicas(lambda: TASK.build(chosen), [0])
-    network = TASK.build(chosen)
-    whole = TASK.sample(chosen, "test", Streams(TASK.name, (0,), "test"))
-    long = Batch(whole.inputs[-1:], whole.targets[:, -EVALUATED:])
-    ours = median_seconds(
-        lambda: _series.evaluate(replicas, chosen, "test", long), seconds, least=3
+    network, digits = TASK.build(chosen), mnist.load(train=False)
+    rates = []
+    for count in EVALUATED:
+        index = torch.randint(len(digits.labels), (1, count, 1000))
+        long = Batch((index,), TASK.target(digits.labels[index]))
+        once = median_seconds(
+            lambda long=long: _series.evaluate(replicas, chosen, "test", long),  # type: ignore[misc]
+            seconds,
+            least=3,
+        )
+        rates.append(count / once)
+    few = index[0, :WHOLE]
+    every = median_seconds(
+        lambda: [network(digits.images[row][None]) for row in few], seconds, least=3
     )
-    images = mnist.load(train=False).images
-    few = long.inputs[0][0, :WHOLE]
-    theirs = median_seconds(lambda: [network(images[row][None]) for row in few], seconds, least=3)
-    return ours, theirs * EVALUATED / WHOLE
+    return [*rates, WHOLE / every]
 
 
 def one_by_one(rng: np.random.Generator, digits: mnist.Digits, distance: int) -> tuple[Tensor, int]:
@@ -144,21 +157,21 @@ def main() -> None:
     print(f"Python {platform.python_version()}, torch {torch.__version__}")
     for threads in arguments.threads:
         torch.set_num_threads(threads)
-        print(
-            f"\n{threads} thread(s)\n{'':10}{'training, series/s':>30}{'length 1000, series/s':>32}"
-        )
-        print(
-            f"{'layer':10}{'ours':>10}{'plain':>10}{'factor':>10}{'ours':>12}{'plain':>10}{'factor':>10}"
-        )
+        print(f"\n{threads} thread(s); series/s, and times the plain way")
+        names = ["training", "from a pool", "plain", *(f"{n} of 1000" for n in EVALUATED), "plain"]
+        print(f"{'layer':10}", *(f"{name:>16}" for name in names))
         for layer in arguments.layers:
-            ours, plain = trained(layer, seconds), trained_plainly(layer, seconds)
-            once, every = evaluated(layer, seconds)
-            print(
-                f"{layer:10}{64 * ours:10,.0f}{64 * plain:10,.0f}{ours / plain:10.1f}"
-                f"{EVALUATED / once:12,.0f}{EVALUATED / every:10,.1f}{every / once:10.0f}",
-                flush=True,
+            series = setting(layer).batch
+            *ours, plain = (
+                series * trained(layer, seconds),
+                series * trained(layer, seconds, pool=series),
+                series * trained_plainly(layer, seconds),
             )
-        rates = {seeds: trained("nac", seconds, seeds) for seeds in (1, 2, 4)}
+            *read, whole = evaluated(layer, seconds)
+            cells = [f"{rate:,.0f} ({rate / plain:.1f})" for rate in ours] + [f"{plain:,.0f}"]
+            cells += [f"{rate:,.0f} ({rate / whole:.0f})" for rate in read] + [f"{whole:,.1f}"]
+            print(f"{layer:10}", *(f"{cell:>16}" for cell in cells), flush=True)
+        rates = {seeds: trained("nac", seconds, seeds=seeds) for seeds in (1, 2, 4)}
         print("stacked, seed-steps/s:", *(f"{n} seeds {rate:.1f}" for n, rate in rates.items()))
     torch.set_num_threads(1)
     for distance in (14, 28):

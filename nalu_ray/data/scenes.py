@@ -23,9 +23,11 @@ CANVAS = 100
 FIRST, LAST = SIDE // 2, CANVAS - SIDE // 2  # centres are of [first, last): digits lie within
 FARTHEST = 30  # minimum distances beyond are not always possible with five digits
 TRIES = 200  # of one digit, before its image is begun anew
+AT_ONCE = 4  # tries that are drawn together; the first that fits is taken
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 
 class Scenes(NamedTuple):
@@ -54,17 +56,16 @@ def draw(streams: Streams, count: int, digits: Digits, min_distance: int) -> Sce
     """
     if not 0 <= min_distance <= FARTHEST:
         raise ValueError(f"min_distance must be in 0 to {FARTHEST}, got {min_distance}")
-    total = len(digits.labels)
-    images, labels = [], []
-    for rng in streams.generators:
+    known, labels = digits.images.numpy(), digits.labels.numpy()
+    canvases = np.zeros((len(streams), count, CANVAS, CANVAS), np.uint8)
+    even = np.empty((len(streams), count), np.int64)
+    for seed, rng in enumerate(streams.generators):
         present = np.arange(MOST) < rng.integers(0, MOST + 1, (count, 1))
-        chosen = torch.from_numpy(rng.integers(0, total, (count, MOST)))
+        chosen = rng.integers(0, len(labels), (count, MOST))
         centres = place(rng, present, min_distance)
-        composed = _compose(digits.images[chosen].numpy(), present, centres)
-        images.append(torch.from_numpy(composed))
-        even = (digits.labels[chosen] % 2 == 0) & torch.from_numpy(present)
-        labels.append(even.sum(1))
-    return Scenes(torch.stack(images), torch.stack(labels))
+        _compose(canvases[seed], known, chosen, present, centres)
+        even[seed] = ((labels[chosen] % 2 == 0) & present).sum(1)
+    return Scenes(torch.from_numpy(canvases), torch.from_numpy(even))
 
 
 def place(rng: np.random.Generator, present: Bools, min_distance: int) -> Ints:
@@ -96,26 +97,35 @@ def _fit(
     rng: np.random.Generator, centres: Ints, images: Ints, slot: int, min_distance: int
 ) -> Ints:
     """Draws one slot's centres until they fit; returns the images in which that takes too long."""
-    for _ in range(TRIES):
-        offsets = centres[images, :slot] - centres[images, slot, None]
-        near = (offsets**2).sum(-1).min(-1) < min_distance**2
-        images = images[near]
+    for _ in range(0, TRIES, AT_ONCE):
         if not len(images):
             break
-        centres[images, slot] = rng.integers(FIRST, LAST, (len(images), 2))
+        drawn = rng.integers(FIRST, LAST, (len(images), AT_ONCE, 2))
+        offsets = drawn[:, :, None] - centres[images, None, :slot]
+        fits = (offsets**2).sum(-1).min(-1) >= min_distance**2
+        found, first = fits.any(1), fits.argmax(1)
+        centres[images[found], slot] = drawn[found, first[found]]
+        images = images[~found]
     return images
 
 
-def _compose(digits: NDArray[np.uint8], present: Bools, centres: Ints) -> NDArray[np.uint8]:
-    """Adds each image's digits, (N, 5, 28, 28), at their centres, and clips: (N, 100, 100)."""
-    canvas = np.zeros((len(digits), CANVAS, CANVAS), np.uint16)
+def _compose(canvases: Bytes, known: Bytes, chosen: Ints, present: Bools, centres: Ints) -> None:
+    """Adds digits to empty canvases, (N, 100, 100), and clips.
+
+    Args:
+        canvases: what is written to.
+        known: (M, 28, 28) digits.
+        chosen, present, centres: (N, 5) which of them, (N, 5) whether, (N, 5, 2) where.
+    """
     windows = np.lib.stride_tricks.sliding_window_view(
-        canvas, (SIDE, SIDE), axis=(1, 2), writeable=True
+        canvases, (SIDE, SIDE), axis=(1, 2), writeable=True
     )
     corners = centres - FIRST
-    for slot in range(digits.shape[1]):
+    for slot in range(chosen.shape[1]):
         # within one slot no two digits are of one image
         (which,) = np.nonzero(present[:, slot])
         row, column = corners[which, slot].T
-        windows[which, row, column] += digits[which, slot]
-    return np.minimum(canvas, 255).astype(np.uint8)
+        ink, added = windows[which, row, column], known[chosen[which, slot]]
+        added += ink
+        added[added < ink] = 255  # a byte that wrapped round
+        windows[which, row, column] = added

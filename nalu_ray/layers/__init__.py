@@ -9,7 +9,7 @@ from .activations import ACTIVATIONS, CReLU
 from .cell import Cell, State, last
 from .cells import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .configured import ConfiguredNALU
-from .convnet import DigitConvnet, Features
+from .convnet import Conv2d, DigitConvnet, Features
 from .dnc import DNC
 from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
 from .gru import GRU
@@ -37,6 +37,7 @@ __all__ = [
     "CReLU",
     "Cell",
     "ConfiguredNALU",
+    "Conv2d",
     "DigitConvnet",
     "Features",
     "Init",

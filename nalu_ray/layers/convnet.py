@@ -6,13 +6,22 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, max_pool2d
+from torch.nn.functional import max_pool2d
 
 Features = Literal["logits", "softmax", "log_softmax", "hidden"]
 FEATURES: tuple[Features, ...] = get_args(Features)
 SIDE = 28
 MEAN, DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels in [0, 1]
 HIDDEN, CLASSES = 50, 10
+
+
+class Conv2d(nn.Conv2d):
+    """torch's layer with its channels last in memory: half the time of a step on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, height, width) to the same of the output."""
+        weight = self.weight.movedim(1, -1).contiguous().movedim(-1, 1)
+        return self._conv_forward(x, weight, self.bias)
 
 
 class DigitConvnet(nn.Module):
@@ -37,16 +46,16 @@ class DigitConvnet(nn.Module):
             raise ValueError(f"features must be one of {', '.join(FEATURES)}, got {features!r}")
         self.features = features
         self.out_features = HIDDEN if features == "hidden" else CLASSES
-        self.first = nn.Conv2d(1, 10, 5)
-        self.second = nn.Conv2d(10, 20, 5)
+        self.first = Conv2d(1, 10, 5)
+        self.second = Conv2d(10, 20, 5)
         self.inner = nn.Linear(320, HIDDEN)
         self.outer = None if features == "hidden" else nn.Linear(HIDDEN, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, 28, 28) of 0 to 255 to (batch, out_features)."""
         x = ((images.float() / 255 - MEAN) / DEVIATION).unsqueeze(1)
-        x = torch.relu(max_pool2d(_convolve(self.first, x), 2))
-        x = torch.relu(max_pool2d(_convolve(self.second, x), 2))
+        x = torch.relu(max_pool2d(self.first(x), 2))
+        x = torch.relu(max_pool2d(self.second(x), 2))
         hidden = torch.relu(self.inner(x.flatten(1)))
         if self.outer is None:
             return hidden
@@ -54,9 +63,3 @@ class DigitConvnet(nn.Module):
         if self.features == "softmax":
             return logits.softmax(-1)
         return logits.log_softmax(-1) if self.features == "log_softmax" else logits
-
-
-def _convolve(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """The layer with its channels last in memory: half the time of a step on a CPU."""
-    weight = layer.weight.movedim(1, -1).contiguous().movedim(-1, 1)
-    return conv2d(x, weight, layer.bias)

@@ -127,14 +127,14 @@ def reproduction() -> nn.Module:
     """fomorians/counting-mnist (0ecb7b2): 7 x 7 to 8, 3 x 3 to 16, 32 and 1 channels, 625-32."""
     return nn.Sequential(
         nn.ZeroPad2d((2, 3, 2, 3)),  # as TensorFlow pads 100 to 50
-        nn.Conv2d(1, 8, 7, stride=2),
+        layers.Conv2d(1, 8, 7, stride=2),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, dilation=2, padding=2),
+        layers.Conv2d(8, 16, 3, dilation=2, padding=2),
         nn.ReLU(),
-        nn.Conv2d(16, 32, 3, padding=1),
+        layers.Conv2d(16, 32, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(32, 1, 1),
+        layers.Conv2d(32, 1, 1),
         nn.ReLU(),
         nn.Flatten(),
         nn.Linear(25 * 25, FEATURES),
@@ -145,10 +145,10 @@ def reproduction() -> nn.Module:
 def wide() -> nn.Module:
     """15 x 15 and 3 x 3 to 10 channels each, pooled by 2; from memory, not verified."""
     return nn.Sequential(
-        nn.Conv2d(1, 10, 15),
+        layers.Conv2d(1, 10, 15),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(10, 10, 3),
+        layers.Conv2d(10, 10, 3),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
