@@ -27,7 +27,7 @@ class SupervisedSetting(Setting):
 
     lr: float = Field(0.01, gt=0, description="highest learning rate")
     steps: int = Field(1000, ge=1, description="training steps of a seed")
-    optimiser: OptimiserName = Field("adam", description="torch optimiser")
+    optimiser: OptimiserName = Field("adam", description="torch optimiser, or Muon")
     adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
     momentum: float = Field(0.0, ge=0, lt=1, description="SGD's momentum, Nesterov's kind")
     schedule: ScheduleName = Field("constant", description="learning rate over the steps")
@@ -66,7 +66,12 @@ class SupervisedRun:
         self.replicas = Replicas(lambda: task.build(setting), inits, device)
         flat = self.replicas.flat
         self.optimiser = optimiser(
-            setting.optimiser, flat, setting.lr, setting.adam_beta2, setting.momentum
+            setting.optimiser,
+            flat,
+            setting.lr,
+            beta2=setting.adam_beta2,
+            momentum=setting.momentum,
+            shapes=self.replicas.shapes,
         )
         self.schedule = schedule(
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup

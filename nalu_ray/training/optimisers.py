@@ -1,37 +1,50 @@
-"""Optimisers and learning-rate schedules by name: torch's own, on one stacked tensor.
+"""Optimisers and learning-rate schedules by name, on one stacked tensor.
 
-Adam, RMSprop and SGD act on each number separately, so one of them on the stacked parameters is
-one a seed.
+Adam, RMSprop and SGD act on each number separately, so one of torch's own on the stacked parameters
+is one a seed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer, RMSprop
 from torch.optim.lr_scheduler import LambdaLR
 
-OptimiserName = Literal["adam", "rmsprop", "sgd"]
+from nalu_ray.training.muon import Muon
+
+OptimiserName = Literal["adam", "rmsprop", "sgd", "muon"]
 ScheduleName = Literal["constant", "cosine", "linear"]
 
 
 def optimiser(
-    name: OptimiserName, flat: Tensor, lr: float, beta2: float = 0.999, momentum: float = 0.0
+    name: OptimiserName,
+    flat: Tensor,
+    lr: float,
+    *,
+    beta2: float = 0.999,
+    momentum: float = 0.0,
+    shapes: Sequence[torch.Size] = (),
 ) -> Optimizer:
-    """Returns torch's optimiser of that name over one tensor.
+    """Returns the optimiser of that name over the parameters of seeds, (R, P).
 
     Args:
         name, flat, lr: which, of what, and how fast.
         beta2: Adam's.
         momentum: SGD's, Nesterov's kind.
+        shapes: of the parameters in a row, which Muon needs to know.
     """
     if name == "adam":
         return Adam([flat], lr=lr, betas=(0.9, beta2), fused=True)
     if name == "sgd":
         return SGD([flat], lr=lr, momentum=momentum, nesterov=momentum > 0, fused=True)
+    if name == "muon":
+        return Muon(flat, shapes, lr)
     return RMSprop([flat], lr=lr)
 
 

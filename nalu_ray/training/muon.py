@@ -1,0 +1,86 @@
+"""Muon: steepest descent for matrices, of many seeds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+MOMENTUM = 0.95
+BETAS = 0.9, 0.999
+EPSILON = 1e-8
+ITERATIONS = 5
+COEFFICIENTS = 3.4445, -4.7750, 2.0315  # of the quintic that draws singular values to about 1
+ADAMS_SCALE = 0.2  # the root mean square of an update of Adam's
+
+
+class Muon(Optimizer):
+    """Moves each matrix along its momentum with all singular values made alike; the rest as Adam.
+
+    What all outputs do alike has a gradient many times larger than what tells them apart, and takes
+    a gradient step, or Adam's, for itself; here both move alike fast. Jordan et al. (2024),
+    kellerjordan.github.io/posts/muon; scaled as in Liu et al. (2025), arXiv 2502.16982, so that
+    learning rates of Adam fit.
+
+    Args:
+        flat: (R, P) parameters, a seed a row.
+        shapes: of the parameters in a row, in order; those of two or more axes are matrices of
+            their first against all others, unless one of the two is 1.
+        lr: learning rate.
+    """
+
+    def __init__(self, flat: Tensor, shapes: Sequence[torch.Size], lr: float) -> None:
+        super().__init__([flat], {"lr": lr})
+        self.flat = flat
+        self.places: list[tuple[int, int, int]] = []
+        start = 0
+        for shape in shapes:
+            rows, columns = (shape[0], shape[1:].numel()) if len(shape) > 1 else (1, shape.numel())
+            if min(rows, columns) > 1:
+                self.places.append((start, rows, columns))
+            start += rows * columns
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Takes a step along ``flat.grad``."""
+        gradient, state = self.flat.grad, self.state[self.flat]
+        if gradient is None:
+            return
+        if not state:
+            state["step"] = torch.zeros(())
+            for name in ("momentum", "mean", "square"):
+                state[name] = torch.zeros_like(self.flat)
+        state["step"] += 1
+        update = _adam(state, gradient)
+        state["momentum"].lerp_(gradient, 1 - MOMENTUM)
+        ahead = gradient.lerp(state["momentum"], MOMENTUM)  # Nesterov's
+        for start, rows, columns in self.places:
+            place = slice(start, start + rows * columns)
+            matrix = ahead[:, place].unflatten(1, (rows, columns))
+            scale = ADAMS_SCALE * max(rows, columns) ** 0.5
+            update[:, place] = scale * orthogonal(matrix).flatten(1)
+        self.flat.sub_(update, alpha=self.param_groups[0]["lr"])
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Makes the singular values of (R, n, m) matrices alike, about 1, by Newton and Schulz."""
+    wide = matrices.shape[1] <= matrices.shape[2]
+    x: Tensor = matrices if wide else matrices.mT
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp_min(1e-7)
+    a, b, c = COEFFICIENTS
+    for _ in range(ITERATIONS):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    return x if wide else x.mT
+
+
+def _adam(state: dict[str, Any], gradient: Tensor) -> Tensor:
+    first, second = BETAS
+    state["mean"].lerp_(gradient, 1 - first)
+    state["square"].lerp_(gradient.square(), 1 - second)
+    mean: Tensor = state["mean"] / (1 - first ** state["step"])
+    square: Tensor = state["square"] / (1 - second ** state["step"])
+    return mean / (square.sqrt() + EPSILON)
