@@ -30,6 +30,7 @@ class SupervisedSetting(Setting):
     optimiser: OptimiserName = Field("adam", description="torch optimiser, or Muon")
     adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
     momentum: float = Field(0.0, ge=0, lt=1, description="SGD's momentum, Nesterov's kind")
+    weight_decay: float = Field(0.0, ge=0, description="Muon's, of the weights of linear layers")
     schedule: ScheduleName = Field("constant", description="learning rate over the steps")
     warmup: int = Field(
         0, ge=0, description="first steps, over which the learning rate rises to lr"
@@ -71,7 +72,8 @@ class SupervisedRun:
             setting.lr,
             beta2=setting.adam_beta2,
             momentum=setting.momentum,
-            shapes=self.replicas.shapes,
+            weight_decay=setting.weight_decay,
+            shapes=dict(zip(self.replicas.names, self.replicas.shapes, strict=True)),
         )
         self.schedule = schedule(
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup

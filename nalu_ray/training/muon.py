@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,21 +27,24 @@ class Muon(Optimizer):
 
     Args:
         flat: (R, P) parameters, a seed a row.
-        shapes: of the parameters in a row, in order; those of two or more axes are matrices of
-            their first against all others, unless one of the two is 1.
+        shapes: of the parameters in a row by name, in order. Those called ``weight`` with two or
+            more axes are matrices of their first against all others; an arithmetic unit's ``W_hat``
+            is none, what it stands for is not linear in it.
         lr: learning rate.
+        weight_decay: of matrices, decoupled: a step shrinks them by its product with the rate.
     """
 
-    def __init__(self, flat: Tensor, shapes: Sequence[torch.Size], lr: float) -> None:
+    def __init__(
+        self, flat: Tensor, shapes: Mapping[str, torch.Size], lr: float, weight_decay: float = 0.0
+    ) -> None:
         super().__init__([flat], {"lr": lr})
-        self.flat = flat
-        self.places: list[tuple[int, int, int]] = []
+        self.flat, self.weight_decay = flat, weight_decay
+        self.matrices: list[tuple[slice, int]] = []
         start = 0
-        for shape in shapes:
-            rows, columns = (shape[0], shape[1:].numel()) if len(shape) > 1 else (1, shape.numel())
-            if min(rows, columns) > 1:
-                self.places.append((start, rows, columns))
-            start += rows * columns
+        for name, shape in shapes.items():
+            if name.split(".")[-1] == "weight" and len(shape) > 1:
+                self.matrices.append((slice(start, start + shape.numel()), shape[0]))
+            start += shape.numel()
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -57,11 +60,11 @@ class Muon(Optimizer):
         update = _adam(state, gradient)
         state["momentum"].lerp_(gradient, 1 - MOMENTUM)
         ahead = gradient.lerp(state["momentum"], MOMENTUM)  # Nesterov's
-        for start, rows, columns in self.places:
-            place = slice(start, start + rows * columns)
-            matrix = ahead[:, place].unflatten(1, (rows, columns))
-            scale = ADAMS_SCALE * max(rows, columns) ** 0.5
-            update[:, place] = scale * orthogonal(matrix).flatten(1)
+        for place, rows in self.matrices:
+            matrix = ahead[:, place].unflatten(1, (rows, -1))
+            scale = ADAMS_SCALE * max(matrix.shape[1:]) ** 0.5
+            decay = self.weight_decay * self.flat[:, place]
+            update[:, place] = scale * orthogonal(matrix).flatten(1) + decay
         self.flat.sub_(update, alpha=self.param_groups[0]["lr"])
 
 

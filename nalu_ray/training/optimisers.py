@@ -7,7 +7,7 @@ is one a seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -29,7 +29,8 @@ def optimiser(
     *,
     beta2: float = 0.999,
     momentum: float = 0.0,
-    shapes: Sequence[torch.Size] = (),
+    weight_decay: float = 0.0,
+    shapes: Mapping[str, torch.Size] | None = None,
 ) -> Optimizer:
     """Returns the optimiser of that name over the parameters of seeds, (R, P).
 
@@ -37,14 +38,15 @@ def optimiser(
         name, flat, lr: which, of what, and how fast.
         beta2: Adam's.
         momentum: SGD's, Nesterov's kind.
-        shapes: of the parameters in a row, which Muon needs to know.
+        weight_decay: Muon's.
+        shapes: of the parameters in a row by name, which Muon needs to know.
     """
     if name == "adam":
         return Adam([flat], lr=lr, betas=(0.9, beta2), fused=True)
     if name == "sgd":
         return SGD([flat], lr=lr, momentum=momentum, nesterov=momentum > 0, fused=True)
     if name == "muon":
-        return Muon(flat, shapes, lr)
+        return Muon(flat, shapes or {}, lr, weight_decay)
     return RMSprop([flat], lr=lr)
 
 

@@ -37,12 +37,13 @@ def test_nothing_becomes_nothing() -> None:
 
 
 def test_a_matrix_moves_as_torchs_muon_moves_it() -> None:
-    weight = nn.Parameter(torch.zeros(20, 50))
+    start = gradients(1, (20, 50))[0]
+    weight = nn.Parameter(start.clone())
     theirs = torch.optim.Muon(
-        [weight], lr=0.05, weight_decay=0.0, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+        [weight], lr=0.05, weight_decay=0.3, momentum=0.95, adjust_lr_fn="match_rms_adamw"
     )
-    flat = torch.zeros(1, 1000).requires_grad_()
-    ours = Muon(flat, [torch.Size((20, 50))], lr=0.05)
+    flat = start.reshape(1, -1).clone().requires_grad_()
+    ours = Muon(flat, {"inner.weight": torch.Size((20, 50))}, lr=0.05, weight_decay=0.3)
     for gradient in gradients(5, (20, 50)):
         weight.grad, flat.grad = gradient, gradient.reshape(1, -1)
         theirs.step()
@@ -51,11 +52,11 @@ def test_a_matrix_moves_as_torchs_muon_moves_it() -> None:
     torch.testing.assert_close(flat.view(20, 50), weight, rtol=0.05, atol=2e-3)
 
 
-def test_vectors_move_as_adam_moves_them() -> None:
+def test_what_is_no_matrix_moves_as_adam_moves_them() -> None:
     ours = torch.zeros(2, 30).requires_grad_()
     theirs = torch.zeros(2, 30).requires_grad_()
-    # one row of 12 and a vector of 18 are no matrices
-    muon = Muon(ours, [torch.Size((1, 3, 4)), torch.Size((18,))], lr=0.05)
+    shapes = {"cell.W_hat": torch.Size((3, 4)), "weight": torch.Size((18,))}
+    muon = Muon(ours, shapes, lr=0.05, weight_decay=0.3)
     adam = torch.optim.Adam([theirs], lr=0.05)
     for gradient in gradients(5, (2, 30)):
         ours.grad, theirs.grad = gradient, gradient.clone()
@@ -70,7 +71,8 @@ def test_seeds_do_not_mix() -> None:
     alone = Replicas(build, SEEDS[1:2])
     x = gradients(5, (3, 4, 6))
     for replicas, inputs in ((together, x), (alone, x[:, 1:2])):
-        muon = optimiser("muon", replicas.flat, 0.01, shapes=replicas.shapes)
+        shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
+        muon = optimiser("muon", replicas.flat, 0.01, shapes=shapes)
         for batch in inputs:
             loss = replicas(batch).square().flatten(1).mean(1)
             (replicas.flat.grad,) = torch.autograd.grad(loss.sum(), replicas.flat)
