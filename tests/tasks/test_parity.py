@@ -41,7 +41,7 @@ def test_last_layers_are_those_of_the_table(last: str, expected: Any) -> None:
     layer, x = LAST[last](32, 6), torch.rand(5, 32)
     assert isinstance(layer, SquashedLinear)
     assert (layer.bias is not None) == last.endswith(("affine", "bias"))
-    torch.testing.assert_close(layer(x), expected(layer.weight, layer.bias, x))
+    torch.testing.assert_close(layer(x), expected(layer.W, layer.bias, x))
 
 
 def test_any_unit_is_a_last_layer_and_anything_else_an_error() -> None:
