@@ -21,7 +21,8 @@ class Conv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, height, width) to the same of the output."""
         weight = self.weight.movedim(1, -1).contiguous().movedim(-1, 1)
-        return self._conv_forward(x, weight, self.bias)
+        result: Tensor = self._conv_forward(x, weight, self.bias)
+        return result
 
 
 class DigitConvnet(nn.Module):

@@ -145,9 +145,8 @@ def reproduction() -> nn.Module:
         nn.ReLU(),
     )
     for part in network:
-        if isinstance(part, nn.Conv2d | nn.Linear):
-            nn.init.xavier_uniform_(part.weight)
-            nn.init.zeros_(part.bias)
+        for name, parameter in part.named_parameters():
+            (nn.init.zeros_ if name == "bias" else nn.init.xavier_uniform_)(parameter)
     return network
 
 
