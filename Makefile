@@ -10,10 +10,11 @@ BIN := $(VENV)/bin/python
 UNFINISHED := $(VENV)/.unfinished
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+CLUSTER := $(VENV)/.installed-cluster
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help static identity gridworld report test lint types check install install-dev clean
+.PHONY: help static identity gridworld report test test-cluster lint types check install install-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +33,9 @@ report: $(BASE) ## tables, figures and the HTML page from stored rows
 
 test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
 	$(BIN) -m pytest $(ARGS)
+
+test-cluster: $(CLUSTER) ## hosts, commands and disks that fail: half an hour; some need root
+	$(BIN) -m pytest tests/cluster $(ARGS)
 
 lint: $(DEV) ## style and likely bugs
 	$(BIN) -m ruff check .
@@ -59,6 +63,10 @@ $(DEV): pyproject.toml
 	@$(make-venv)
 	$(BIN) -m pip install --disable-pip-version-check --editable '.[dev]'
 	@touch $(BASE) $@ && rm -f $(UNFINISHED)
+
+$(CLUSTER): $(DEV)
+	$(BIN) -m pip install --disable-pip-version-check --editable '.[cluster]'
+	@touch $@
 
 # Makes $(VENV), unless one stands that is not left over from an interrupted install. A candidate
 # must run: a version manager's shim may exist for a Python that does not.

@@ -66,6 +66,9 @@ class Resources(_Data):
     cpus_per_trial: float = Field(1.0, gt=0, description="CPUs a trial reserves")
     gpus_per_trial: float = Field(0.0, ge=0, description="GPUs a trial reserves, or a fraction 1/n")
     seeds_per_trial: int = Field(100, ge=1, description="seeds trained at once, stacked")
+    seeds_per_gpu: int | None = Field(
+        None, ge=1, description="seeds at once on a GPU, 1/n of them on 1/n of it"
+    )
     max_concurrent: int | None = Field(None, ge=1, description="most trials at a time")
 
     @field_validator("gpus_per_trial")

@@ -2,10 +2,12 @@
 
 How a setting's missing seeds become trials, always the same way for the same plan and machine:
 
-1. A trial takes at most ``seeds_per_trial`` seeds.
+1. A trial takes at most ``seeds_per_trial`` seeds; on a GPU more, see
+   :func:`nalu_ray.placement.widest`.
 2. With fewer settings than slots (trials that run at a time), each setting's seeds are dealt over
    ``slots // settings`` trials, so that all slots work.
-3. A trial whose memory would not fit its slot is halved until it does.
+3. A trial whose memory would not fit its slot is halved until it does; so is, once more, the block
+   that ran out of memory before.
 4. Blocks of one setting are equally large (give or take one); the longest trials start first.
 
 A seed's numbers do not depend on the block it is in.
@@ -20,14 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nalu_ray.config import ConfigError, Point, Resources
-from nalu_ray.machine import GIB, Capacity, Node
+from nalu_ray import oom
+from nalu_ray.config import Point, Resources
+from nalu_ray.machine import Capacity
+from nalu_ray.placement import fitting, memory_of_a_slot, need, slots, widest
 from nalu_ray.results.store import Outcome
 from nalu_ray.task import Task
 from nalu_ray.trial import TrialSpec
 
-# a process with torch, measured: 665 MB
-WORKER_BYTES = 700 * 1024**2
 _RANGES_SHOWN = 4
 
 Stored = Mapping[tuple[str, int], Outcome]
@@ -88,29 +90,29 @@ def make_plan(
     """
     missing = {point.setting.id: _missing(point, stored, job.rerun_failed) for point in points}
     to_do = [point for point in points if missing[point.setting.id]]
-    pieces = max(1, _slots(capacity, job.resources, memory=0) // max(1, len(to_do)))
-    share = _memory_of_a_slot(capacity, job.resources)
+    pieces = max(1, slots(capacity, job.resources, memory=0) // max(1, len(to_do)))
+    share = memory_of_a_slot(capacity, job.resources)
     labels = _labels(task, points)
     trials = []
     for point in to_do:
         seeds = missing[point.setting.id]
-        width = min(job.resources.seeds_per_trial, math.ceil(len(seeds) / pieces))
-        width = _fitting(task, point, width, share)
+        width = min(widest(job.resources), math.ceil(len(seeds) / pieces))
+        width = fitting(task, point, min([width, *_after_oom(point, stored)]), share)
         name = labels[point.setting.id]
         trials += [_spec(task, point, block, name, job) for block in blocks(seeds, width)]
     memory = max((trial.memory for trial in trials), default=0)
     # one size for all, so that a worker that is done takes whichever trial is next
     sized = [trial.model_copy(update={"memory": memory}) for trial in trials]
     sized.sort(key=lambda trial: -trial.steps * len(trial.seeds))
-    slots = max(1, min(_slots(capacity, job.resources, memory), len(sized)))
+    most = max(1, min(slots(capacity, job.resources, memory), len(sized)))
     return Plan(
         task=task,
         points=tuple(points),
         trials=tuple(sized),
-        slots=slots,
+        slots=most,
         done=_count(points, stored, ok=True),
         failed=0 if job.rerun_failed else _count(points, stored, ok=False),
-        seconds=_makespan(sized, slots, job.seed_step_microseconds),
+        seconds=_makespan(sized, most, job.seed_step_microseconds),
         capacity=capacity,
         labels=labels,
     )
@@ -149,6 +151,15 @@ def _missing(point: Point, stored: Stored, rerun_failed: bool) -> tuple[int, ...
     return tuple(seed for seed in point.seeds if wanted(seed))
 
 
+def _after_oom(point: Point, stored: Stored) -> Iterator[int]:
+    """Widths to try next, for each seed of a setting that is stored as out of memory."""
+    for seed in point.seeds:
+        outcome = stored.get((point.setting.id, seed))
+        width = oom.block(outcome.reason) if outcome and not outcome.ok else None
+        if width is not None:
+            yield oom.retry_width(width)
+
+
 def _count(points: Sequence[Point], stored: Stored, *, ok: bool) -> int:
     asked = ((point.setting.id, point.seeds) for point in points)
     keys = [(sid, seed) for sid, seeds in asked for seed in seeds]
@@ -183,64 +194,9 @@ def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job:
         commit=job.commit,
         cpus=job.resources.cpus_per_trial,
         gpus=job.resources.gpus_per_trial,
-        memory=_need(task, point, len(seeds)),
+        memory=need(task, point, len(seeds)),
         processes=task.processes(point.setting),
     )
-
-
-# -- what fits where -----------------------------------------------------------------------------
-
-
-def _slots_of(node: Node, resources: Resources, memory: int) -> int:
-    slots = node.cpus / resources.cpus_per_trial
-    if resources.gpus_per_trial:
-        slots = min(slots, node.gpus / resources.gpus_per_trial)
-    if memory:
-        slots = min(slots, node.memory / memory)
-    return int(slots + 1e-9)
-
-
-def _slots(capacity: Capacity, resources: Resources, memory: int) -> int:
-    most = resources.max_concurrent or math.inf
-    if not capacity.known:
-        return int(min(most, 1))
-    slots = sum(_slots_of(node, resources, memory) for node in capacity.nodes)
-    if slots == 0:
-        raise ConfigError([_too_much(capacity, resources, memory)])
-    return int(min(slots, most))
-
-
-def _too_much(capacity: Capacity, resources: Resources, memory: int) -> str:
-    asked = [
-        (resources.cpus_per_trial, "CPUs", [node.cpus for node in capacity.nodes]),
-        (resources.gpus_per_trial, "GPUs", [node.gpus for node in capacity.nodes]),
-        (memory / GIB, "GiB", [node.memory / GIB for node in capacity.nodes]),
-    ]
-    parts = [
-        f"{amount:.3g} {unit} (the largest node has {max(offered, default=0):.3g})"
-        for amount, unit, offered in asked
-        if amount
-    ]
-    return f"a trial asks for {', '.join(parts)}: it fits nowhere on {capacity.describe()}"
-
-
-def _memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
-    shares = []
-    for node in capacity.nodes:
-        slots = _slots_of(node, resources, 0)
-        if slots:
-            shares.append(node.memory / min(slots, resources.max_concurrent or slots))
-    return min(shares, default=math.inf)
-
-
-def _fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
-    while width > 1 and _need(task, point, width) > share:
-        width = math.ceil(width / 2)
-    return width
-
-
-def _need(task: Task[Any], point: Point, seeds: int) -> int:
-    return WORKER_BYTES + task.memory(point.setting, seeds)
 
 
 def _makespan(trials: Sequence[TrialSpec], slots: int, microseconds: float) -> float:

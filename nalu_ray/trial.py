@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from nalu_ray import oom
 from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results import states
@@ -104,6 +105,8 @@ class Trial:
                 self._has_state = True
                 self._resume(state)
         except Exception as error:  # of another version, or damaged: a fresh start is always right
+            if oom.is_oom(error):  # as would a fresh one
+                raise
             name = self.spec.label
             log.warning("%s: its last state does not fit, starting anew: %s", name, error)
             self._close()
@@ -121,8 +124,12 @@ class Trial:
     def _resume(self, state: bytes) -> None:
         import torch  # noqa: PLC0415 (as above)
 
-        # on the CPU, whatever it was saved from: a run puts its parts where they belong
-        saved = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        try:
+            # on the CPU, whatever it was saved from: a run puts its parts where they belong
+            saved = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        except Exception as error:  # torch's own text recommends to run the file's code
+            path = states.path(self.store, self.spec.task, self.spec.key)
+            raise ValueError(f"{path} is cut off, or holds more than plain values") from error
         self._running().load_state_dict(saved["run"])
         self._before = saved["seconds"]
         self.resumed = {"step": saved["step"], "commit": saved["commit"]}
@@ -158,8 +165,11 @@ class Trial:
         """Stores a failed row for each seed, and the traceback beside them."""
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
+        traceback.clear_frames(error.__traceback__)  # they hold what may have been too much
+        self._close()
         path = self.store.write_text(self.spec.task, name, text)
-        self.fail_with(f"{type(error).__name__}: {error} (traceback: {path})", step)
+        what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
+        self.fail_with(f"{what} (traceback: {path})", step)
 
     def fail_with(self, reason: str, step: int) -> None:
         """Stores a failed row for each seed."""

@@ -13,7 +13,10 @@ ROOT = Path(__file__).resolve().parents[1]
 BASE = {"layers", "envs", "config", "seeding", "provenance"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
-RUN = PLAN | {"machine", "messages", "plan", "progress", "scratch", "trial", "trial_spec"}
+RUN = PLAN | {
+    *("machine", "messages", "oom", "placement", "plan", "progress", "scratch"),
+    *("trial", "trial_spec"),
+}
 # Area -> the areas it may import besides itself. An area is a module or package directly below
 # nalu_ray, or `envs`; `runner_x` counts as `runner`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -33,9 +36,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "messages": set(),
     "scratch": WORK,
     "cli": PLAN,
-    "trial": PLAN | {"trial_spec"},
+    "placement": PLAN | {"machine"},
+    "oom": {"machine", "placement", "trial_spec"},
+    "trial": PLAN | {"oom", "trial_spec"},
     "trial_spec": set(),
-    "plan": PLAN | {"machine", "trial"},
+    "plan": PLAN | {"machine", "oom", "placement", "trial"},
     "show": PLAN | {"cli", "machine", "plan", "progress", "trial"},
     "progress": PLAN | {"plan", "trial"},
     "request": PLAN | {"cli", "show"},
@@ -44,10 +49,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": RUN | {"cli", "local", "request", "runner", "show"},
     "report": PLAN | {"cli", "messages"},
     "predict": PLAN | {"cli", "messages"},
+    "cluster": {"cli", "config"},
     "watch": PLAN | {"cli", "messages"},
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}
-MAY_IMPORT_RAY = {"runner", "rl"}
+# cluster: what Ray's autoscaler calls on the head of a cluster.
+MAY_IMPORT_RAY = {"runner", "rl", "cluster"}
 LAYERS_NEED = {"torch", "numpy"}
 
 

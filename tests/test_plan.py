@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nalu_ray import oom
 from nalu_ray.config import ConfigError, Point, Resources
 from nalu_ray.machine import GIB, Capacity, Node, this_machine
-from nalu_ray.plan import WORKER_BYTES, Job, Plan, blocks, describe_seeds, make_plan
+from nalu_ray.placement import WORKER_BYTES
+from nalu_ray.plan import Job, Plan, blocks, describe_seeds, make_plan
 from nalu_ray.results.store import Outcome
 
 BIG = 1024 * GIB
@@ -71,6 +73,26 @@ def test_failed_seeds_run_again_only_when_asked(fake: Any) -> None:
     assert (again.done, again.failed) == (1, 0)
 
 
+def test_a_block_that_ran_out_of_memory_is_tried_again_by_halves(fake: Any) -> None:
+    wanted = points(fake, 2, 12)
+    (trial, other) = plan(fake, wanted, capacity(1)).trials
+    assert len(trial.seeds) == len(other.seeds) == 12
+    reason = oom.reason(trial.model_copy(update={"seeds": tuple(range(8))}), MemoryError())
+    sid = trial.setting_id
+    stored = {(sid, seed): Outcome(sid, seed, False, reason) for seed in range(8)}
+    again = plan(fake, wanted, capacity(1), stored, rerun_failed=True)
+    assert {len(t.seeds) for t in again.trials if t.setting_id == sid} == {4}
+    assert [len(t.seeds) for t in again.trials if t.setting_id != sid] == [12]
+    # seeds that are new are not put into the block that failed either
+    left = plan(fake, wanted, capacity(1), stored)
+    assert [t.seeds for t in left.trials if t.setting_id == sid] == [(8, 9, 10, 11)]
+    done = {key: Outcome(sid, key[1], True, None) for key in stored}
+    assert 4 in [len(t.seeds) for t in plan(fake, wanted, capacity(1), done).trials]
+    worse = {**stored, (sid, 3): Outcome(sid, 3, False, "oom: 1 seed did not fit, reserved: x")}
+    alone = plan(fake, wanted, capacity(1), worse, rerun_failed=True)
+    assert {len(t.seeds) for t in alone.trials if t.setting_id == sid} == {1}
+
+
 # -- blocks ----------------------------------------------------------------------------------------
 
 
@@ -97,6 +119,26 @@ def test_few_settings_are_dealt_over_all_slots(fake: Any) -> None:
 def test_seeds_per_trial_is_the_most_a_trial_takes(fake: Any) -> None:
     made = plan(fake, points(fake, 2, 10), capacity(1), seeds_per_trial=4)
     assert sizes(made) == [4, 4, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("resources", "most"),
+    [
+        ({"seeds_per_trial": 4}, 4),
+        ({"seeds_per_trial": 4, "gpus_per_trial": 1}, 40),
+        ({"seeds_per_trial": 4, "gpus_per_trial": 2}, 40),
+        ({"seeds_per_trial": 4, "gpus_per_trial": 0.25}, 10),
+        ({"seeds_per_trial": 4, "gpus_per_trial": 0.05}, 4),
+        ({"seeds_per_trial": 1, "gpus_per_trial": 1}, 1),
+        ({"seeds_per_trial": 1, "gpus_per_trial": 1, "seeds_per_gpu": 12}, 12),
+        ({"seeds_per_trial": 4, "gpus_per_trial": 0.25, "seeds_per_gpu": 4}, 1),
+        ({"seeds_per_trial": 4, "seeds_per_gpu": 12}, 4),
+    ],
+)
+def test_a_trial_on_a_gpu_takes_more_seeds(fake: Any, resources: dict[str, Any], most: int) -> None:
+    machine = capacity(1, gpus=2)
+    made = plan(fake, points(fake, 1, 120), machine, max_concurrent=1, **resources)
+    assert set(sizes(made)) == {most}
 
 
 def test_a_block_that_does_not_fit_its_slot_is_halved(fake: Any) -> None:

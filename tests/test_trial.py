@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import warnings
+import weakref
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ import pandas as pd
 import pytest
 import torch
 
+from nalu_ray.machine import GIB
 from nalu_ray.messages import Messages
+from nalu_ray.placement import WORKER_BYTES
 from nalu_ray.results import states
 from nalu_ray.results.store import COMPLETED, Store, StoreError
 from nalu_ray.trial import Trial, TrialSpec
@@ -171,6 +175,41 @@ def test_an_error_becomes_rows_with_its_reason_and_a_traceback(fake: Any, tmp_pa
     text = Path(reason.split("traceback: ")[1].rstrip(")")).read_text()
     assert 'raise ValueError(f"cannot go on' in text
     assert set(stored(tmp_path).step) == {2}
+
+
+def test_running_out_of_memory_is_a_reason_that_says_what_to_do(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path, wrong="no_memory", folder=str(tmp_path))
+    *_, last = Trial(made.model_copy(update={"memory": WORKER_BYTES + GIB}), report_seconds=0)
+    reason = last.failed[0]
+    assert re.fullmatch(
+        r"oom: 3 seeds at once did not fit, reserved: 1\.68 GiB \(0\.68 for a worker, 1\.00 for "
+        r"seeds\); --rerun-failed runs 1 at a time; MemoryError \(traceback: .*\.txt\)",
+        reason,
+    )
+    assert endings(tmp_path) == dict.fromkeys(range(3), (False, reason))
+    *_, smaller = Trial(spec(fake, tmp_path, (0, 1), wrong="no_memory", folder=str(tmp_path)))
+    assert not smaller.failed
+
+
+def test_what_took_the_memory_is_gone_before_the_failure_is_stored(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(spec(fake, tmp_path, wrong="no_memory"), report_seconds=0)
+    held, write = [], Store.write
+
+    def go_wrong(run: Any) -> None:
+        mine = torch.ones(1)  # of a step that is half done
+        held.extend([weakref.ref(run), weakref.ref(mine)])
+        raise MemoryError
+
+    def checked(*arguments: Any, **others: Any) -> str:
+        assert [reference() for reference in held] == [None, None]
+        return write(*arguments, **others)
+
+    monkeypatch.setattr(type(fake.start(fake.setting_type(), (0,), None)), "go_wrong", go_wrong)
+    monkeypatch.setattr(Store, "write", checked)
+    *_, last = trial
+    assert last.failed[0].startswith("oom: ")
 
 
 def test_a_seed_that_diverges_takes_no_other_along(fake: Any, tmp_path: Path) -> None:

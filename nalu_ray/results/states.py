@@ -12,11 +12,11 @@ def save(store: Store, task: str, key: str, data: bytes) -> None:
     Raises:
         StoreError: it could not be written; what was kept before is still there.
     """
-    path = _path(store, task, key)
+    file = path(store, task, key)
     try:
-        files.write_whole(store.filesystem, path, data)
+        files.write_whole(store.filesystem, file, data)
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from error
+        raise StoreError(f"cannot write {file}: {error}") from error
 
 
 def load(store: Store, task: str, key: str) -> bytes | None:
@@ -25,24 +25,25 @@ def load(store: Store, task: str, key: str) -> bytes | None:
     Raises:
         StoreError: it is there and cannot be read.
     """
-    path = _path(store, task, key)
+    file = path(store, task, key)
     try:
-        with store.filesystem.open_input_stream(path) as stream:
+        with store.filesystem.open_input_stream(file) as stream:
             data: bytes = stream.read()
             return data
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
+        raise StoreError(f"cannot read {file}: {error}") from error
 
 
 def drop(store: Store, task: str, key: str) -> None:
     """Removes what :func:`save` kept if it can, and the folder with the last of it."""
-    path = _path(store, task, key)
-    files.remove_quietly(store.filesystem, path)
-    files.remove_if_empty(store.filesystem, path.rsplit("/", 1)[0])
-    files.remove_if_empty(store.filesystem, path.rsplit("/", 2)[0])
+    file = path(store, task, key)
+    files.remove_quietly(store.filesystem, file)
+    files.remove_if_empty(store.filesystem, file.rsplit("/", 1)[0])
+    files.remove_if_empty(store.filesystem, file.rsplit("/", 2)[0])
 
 
-def _path(store: Store, task: str, key: str) -> str:
+def path(store: Store, task: str, key: str) -> str:
+    """Returns where a trial's state is kept."""
     return f"{store.root}/.states/{task}/{key}.pt"

@@ -1,10 +1,12 @@
 """Runs a plan on Ray Tune. The only package of the command that imports Ray.
 
-:mod:`~nalu_ray.runner.session` starts or finds a cluster, :mod:`~nalu_ray.runner.sweep` makes a
-plan a Tune experiment, :mod:`~nalu_ray.runner.trials` is what runs on the workers.
+:mod:`~nalu_ray.runner.session` starts or finds a cluster, :mod:`~nalu_ray.runner.nodes` checks
+its nodes, :mod:`~nalu_ray.runner.sweep` makes a plan a Tune experiment,
+:mod:`~nalu_ray.runner.trials` is what runs on the workers.
 """
 
-from nalu_ray.runner.session import Session, check_nodes, connect, start
+from nalu_ray.runner.nodes import check_nodes
+from nalu_ray.runner.session import Session, connect, start
 from nalu_ray.runner.sweep import LOGGERS, run
 
 __all__ = ["LOGGERS", "Session", "check_nodes", "connect", "run", "start"]

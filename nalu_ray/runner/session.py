@@ -6,17 +6,16 @@ import contextlib
 import logging
 import os
 import socket
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+import yaml
 
 from nalu_ray.config import ConfigError
 from nalu_ray.machine import Capacity, Node
-from nalu_ray.results.store import Store
 
 # what is shown is ours, loggers are asked for, and Ctrl-C is for the command
 QUIET = {
@@ -26,8 +25,8 @@ QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
+LAUNCHED = Path("~/ray_bootstrap_config.yaml").expanduser()  # `ray up` puts it on the head
 OBJECT_STORE_BYTES = 512 * 1024**2
-PROBE_SECONDS = 60
 KNOCK_SECONDS = 10
 
 
@@ -97,8 +96,9 @@ def _knock(address: str) -> None:
 def _ray(**arguments: Any) -> Iterator[str]:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    # errors of trials are told by the board, once
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    # errors of trials, and of what they write to, are told by the board, once
+    for name in ("ray.tune", "ray.train"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     if ray.is_initialized():  # by whoever calls us, who also ends it
         yield str(ray._private.worker.get_dashboard_url() or "")
         return
@@ -110,55 +110,29 @@ def _ray(**arguments: Any) -> Iterator[str]:
 
 
 def _capacity(address: str) -> Capacity:
-    """What there is, and what an autoscaler says it can add."""
+    """What there is, and what an autoscaler can add to it."""
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    config = ray._private.state.state.get_cluster_config()
-    groups = [] if config is None else config.node_group_configs
-    more = [dict(group.resources) for group in groups for _ in range(group.max_count - len(alive))]
-    nodes = [
-        Node(found.get("CPU", 0), found.get("GPU", 0), int(found.get("memory", 0)))
-        for found in [*alive, *more]
-    ]
+    nodes = [_node(found) for found in [*alive, *_addable(len(alive))]]
     return Capacity(f"the cluster at {address}", tuple(nodes))
 
 
-# -- the results folder ----------------------------------------------------------------------------
+def _node(resources: Mapping[str, float]) -> Node:
+    memory = int(resources.get("memory", 2**62))  # what a file leaves out is as large as is needed
+    return Node(resources.get("CPU", 0), resources.get("GPU", 0), memory)
 
 
-@ray.remote(num_cpus=0, max_retries=0)
-def _sees(path: str) -> bool:
-    return os.path.exists(path)
-
-
-def check_nodes(store: Store, task: str) -> None:
-    """Makes sure that every node runs this package and sees the results folder.
-
-    Raises:
-        ConfigError: a node does not, by name.
-    """
-    path = (
-        os.curdir
-        if store.folder is None
-        else store.write_text(task, f"probe-{uuid.uuid4().hex}", "")
-    )
-    asked = {
-        node["NodeManagerAddress"]: _sees.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(path)
-        for node in ray.nodes()
-        if node["Alive"]
-    }
-    mistakes = []
-    for address, answer in asked.items():
-        try:
-            if not ray.get(answer, timeout=PROBE_SECONDS):
-                mistakes.append(
-                    f"node {address} does not see {store.out}: rows are written where trials run, "
-                    "so --out must be a shared folder or a URI such as s3://bucket/results"
-                )
-        except ray.exceptions.RayError as error:
-            mistakes.append(f"node {address} cannot run trials: {str(error).splitlines()[-1]}")
-    if store.folder is not None:
-        os.remove(path)
-    if mistakes:
-        raise ConfigError(mistakes)
+def _addable(alive: int) -> list[dict[str, float]]:
+    """Resources of each node that may come yet: the launcher's file on the head, or Ray's word."""
+    if LAUNCHED.exists():
+        config = yaml.safe_load(LAUNCHED.read_text())
+        types, head = config.get("available_node_types", {}), config.get("head_node_type")
+        groups = [
+            (dict(kind.get("resources", {})), kind.get("max_workers", config["max_workers"]))
+            for name, kind in types.items()
+            if name != head
+        ]
+        room = config["max_workers"] - (alive - 1)
+        return [found for found, most in groups for _ in range(min(most, room))]
+    told = ray._private.state.state.get_cluster_config()
+    kinds = [] if told is None else told.node_group_configs
+    return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ray import tune
 from ray.tune.result import DONE
 
+from nalu_ray import oom
 from nalu_ray.plan import Plan
 from nalu_ray.progress import Board
 from nalu_ray.results.store import Store, StoreError
+from nalu_ray.runner.failures import describe, failure, watch_failures
 from nalu_ray.runner.trials import Slot
 from nalu_ray.scratch import scratch
 from nalu_ray.trial import STATE_SECONDS, Report, Trial, TrialSpec
@@ -41,6 +44,7 @@ class Relay(_OfThisCommand, tune.Callback):
     def __init__(self, board: Board, retries: int) -> None:
         super().__init__(board)
         self.retries = retries
+        self.unwritable: StoreError | None = None
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.board.tick()
@@ -64,28 +68,35 @@ class Relay(_OfThisCommand, tune.Callback):
         self.board.report(trial.trial_id, _spec(trial), report)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.board.resumed(trial.trial_id, _spec(trial), _cause(trial))
+        self.board.resumed(trial.trial_id, _spec(trial), describe(failure()))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         spec = _spec(trial)
         _, step = self.board.running.get(trial.trial_id, (spec, 0))
         gone = Trial(spec)
         try:
-            gone.fail_with(f"{_cause(trial)} (retries: {self.retries})", step)
+            reason = oom.reason(spec, failure()) or describe(failure())
+            gone.fail_with(f"{reason} (retries: {self.retries})", step)
         except StoreError as error:
+            self.unwritable = error
             gone.failed = dict.fromkeys(spec.seeds, str(error))
         report = Report(step, spec.steps, done=True, failed=gone.failed)
         self.board.report(trial.trial_id, spec, report)
 
 
-class FailFast(_OfThisCommand, tune.Stopper):
-    """Ends the sweep once a seed has failed."""
+class Ending(_OfThisCommand, tune.Stopper):
+    """Ends the sweep once nothing can be stored any more or, if asked for, a seed has failed."""
+
+    def __init__(self, relay: Relay, fail_fast: bool) -> None:
+        super().__init__(relay.board)
+        self.relay, self.fail_fast = relay, fail_fast
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self.board.seeds_failed > 0
+        failed = self.fail_fast and self.board.seeds_failed > 0
+        return failed or self.relay.unwritable is not None
 
 
 def run(
@@ -113,29 +124,56 @@ def run(
 
     Returns:
         Where Tune's files were kept for TensorBoard; none if it was not asked for.
+
+    Raises:
+        StoreError: rows can no longer be written, and a trial was tried again in vain.
     """
+    watch_failures()
     keep = "tensorboard" in loggers
     parent = ".tensorboard" if keep else ".tune"
+    relay = Relay(board, retries)
     with scratch(store, parent, keep) as name:
         run_config = tune.RunConfig(
             name=name,
             storage_path=f"{store.root}/{parent}",
             storage_filesystem=store.filesystem,
             failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=[Relay(board, retries), *(_logger(kind, plan) for kind in loggers)],
-            stop=FailFast(board) if fail_fast else None,
+            callbacks=[relay, *(_logger(kind, plan) for kind in loggers)],
+            stop=Ending(relay, fail_fast),
             verbose=0,
-        )
-        tune_config = tune.TuneConfig(
-            reuse_actors=True,
-            max_concurrent_trials=max_concurrent,
-            trial_name_creator=lambda trial: _spec(trial).label,
-            trial_dirname_creator=_folder_name,
         )
         specs = [spec.model_dump(mode="json") for spec in plan.trials]
         space = {"spec": tune.grid_search(specs), "state_seconds": state_seconds}
-        tune.Tuner(Slot, param_space=space, tune_config=tune_config, run_config=run_config).fit()
+        config = _tune_config(max_concurrent)
+        tuner = tune.Tuner(Slot, param_space=space, tune_config=config, run_config=run_config)
+        with _storage_errors(relay, store):
+            tuner.fit()
     return f"{store.root}/{parent}/{name}" if keep else None
+
+
+@contextlib.contextmanager
+def _storage_errors(relay: Relay, store: Store) -> Iterator[None]:
+    """Raises what a trial, or Tune for its own files, met where nothing can be written."""
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as found:  # where trials cannot write, Tune cannot end well either
+        if relay.unwritable is None and not isinstance(found, OSError):
+            raise
+        error = found
+    if relay.unwritable or error:
+        what = relay.unwritable or f"cannot write {store.root}: {error}"
+        text = "what was finished before is stored; once this works again, the same command goes on"
+        raise StoreError(f"{what}; {text}")
+
+
+def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:
+    return tune.TuneConfig(
+        reuse_actors=True,
+        max_concurrent_trials=max_concurrent,
+        trial_name_creator=lambda trial: _spec(trial).label,
+        trial_dirname_creator=_folder_name,
+    )
 
 
 def _logger(kind: str, plan: Plan) -> Any:
@@ -154,9 +192,3 @@ def _spec(trial: Any) -> TrialSpec:
 
 def _folder_name(trial: Any) -> str:
     return f"{re.sub(r'[^A-Za-z0-9=.,+-]+', '_', _spec(trial).label)[:120]}_{trial.trial_id}"
-
-
-def _cause(trial: Any) -> str:
-    error = trial.get_pickled_error()
-    error = getattr(error, "cause", None) or error
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"

@@ -17,7 +17,9 @@ from ray import tune
 from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from nalu_ray import oom
 from nalu_ray.messages import Messages
+from nalu_ray.results import states
 from nalu_ray.trial import Report, Trial, TrialSpec
 
 
@@ -53,6 +55,7 @@ class Slot(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
+        self.last_step = 0
         self.spec = TrialSpec.model_validate(new_config["spec"])
         self.state_seconds = float(new_config["state_seconds"])
         return True
@@ -60,7 +63,8 @@ class Slot(tune.Trainable):
     def step(self) -> dict[str, Any]:
         if self.reports is None:
             self.reports = self._start()
-        report: Report = ray.get(next(self.reports))
+        report = self._next()
+        self.last_step = report.step
         if report.done:
             self.reports = None
         return {
@@ -73,6 +77,22 @@ class Slot(tune.Trainable):
             "messages": list(report.messages),
             DONE: report.done,
         }
+
+    def _next(self) -> Report:
+        """Returns the task's next report; its end if it was stopped for what it took itself."""
+        spec = self.spec
+        try:
+            report: Report = ray.get(next(self.reports))
+            return report
+        except ray.exceptions.OutOfMemoryError as error:
+            taken = oom.taken(str(error), spec.label)
+            if taken is None or taken <= spec.memory:
+                raise  # another's doing: Tune runs it again
+            reason = str(oom.reason(spec, error))
+        trial = Trial(spec)
+        trial.fail_with(reason, self.last_step)
+        states.drop(trial.store, spec.task, spec.key)
+        return Report(self.last_step, spec.steps, done=True, failed=trial.failed)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: a trial keeps its state beside the results."""

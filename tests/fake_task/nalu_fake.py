@@ -27,8 +27,8 @@ class FakeSetting(Setting):
     steps: int = Field(4, ge=1, description="training steps")
     seconds: float = Field(0.0, ge=0, description="time a step takes")
     clip: float | None = Field(None, description="largest norm")
-    wrong: Literal["no", "diverge", "raise", "kill", "kill_always", "warn"] = Field(
-        "no", description="what goes wrong, halfway"
+    wrong: Literal["no", "diverge", "raise", "kill", "kill_always", "warn", "no_memory", "hog"] = (
+        Field("no", description="what goes wrong, halfway")
     )
     folder: str = Field("", description="where runs leave marks")
 
@@ -65,11 +65,23 @@ class FakeRun:
             raise ValueError(f"cannot go on at seed {self.seeds[0]}")
         if wrong == "warn":
             warnings.warn("weights look odd", stacklevel=1)
+        if wrong == "no_memory" and len(self.seeds) > 2:
+            raise MemoryError
+        if wrong == "hog" and len(self.seeds) > 4:
+            self.fill_memory()
         if wrong in ("kill", "kill_always"):
             once = Path(self.setting.folder, f"killed-{self.setting.layer}-{self.seeds[0]}")
             if wrong == "kill_always" or not once.exists():
                 once.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
+
+    def fill_memory(self) -> None:
+        """Takes more and more, until someone stops it."""
+        held = []
+        while len(held) < 120:
+            held.append(bytearray(b"1" * 100 * 2**20))
+            time.sleep(0.02)
+        raise AssertionError("no one stopped it")
 
     def rows(self) -> pd.DataFrame:
         end = {"step": self.step, "x": None}

@@ -1,0 +1,91 @@
+"""Who can reach a cluster: dashboards, security groups, the token; secrets in the file itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+START = ("head_start_ray_commands", "worker_start_ray_commands")
+_TOKEN_FILE = ".ray/auth_token"
+_DASHBOARD = re.compile(r"--dashboard-host[= ]+(\S+)")
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_WORLD = {"0.0.0.0/0", "::/0"}
+_SECRETS = {
+    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+    "an access key of AWS": re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
+    "a token": re.compile(r"\b([0-9a-f]{64}|gh[pousr]_\w{36}|hf_\w{30,})\b"),
+    # a variable's value, unless it is another variable's
+    "a secret": re.compile(r"(?i)\w*(secret|passw(or)?d|auth_token|api_?key)\w*\s*=\s*[^\s$]"),
+}
+_SECRET_FIELD = re.compile(r"(?i)(secret|passw(or)?d|session_token|api_?key|^credentials$)")
+
+
+def mistakes(config: dict[str, Any], allow_open: bool) -> Iterator[str]:
+    """Yields a line for each way in that is left open; the world's only if not asked for."""
+    for field in START:
+        yield from _start(field, config.get(field))
+        if not allow_open:
+            yield from _dashboards(field, config.get(field) or [])
+    if not any(str(target).endswith(_TOKEN_FILE) for target in config.get("file_mounts", {})):
+        yield f"file_mounts: no ~/{_TOKEN_FILE}; the nodes would have no token"
+    if not allow_open:
+        yield from _groups(config)
+
+
+def _start(field: str, commands: list[str] | None) -> Iterator[str]:
+    if commands is None:
+        yield f"{field}: missing; Ray's own starts without a token"
+    for command in commands or []:
+        if "ray start" in command and "RAY_AUTH_MODE=token" not in command:
+            yield f"{field}: 'ray start' without RAY_AUTH_MODE=token runs anyone's code"
+
+
+def _dashboards(field: str, commands: list[str]) -> Iterator[str]:
+    for command in commands:
+        for host in _DASHBOARD.findall(command):
+            if host not in _LOOPBACK:
+                yield (
+                    f"{field}: --dashboard-host={host}: open to whoever reaches the head; write "
+                    "127.0.0.1 and use `ray dashboard`, or pass --allow-open"
+                )
+
+
+def _groups(config: dict[str, Any]) -> Iterator[str]:
+    provider = config["provider"]
+    for where, text in _texts(provider.get("security_group"), "provider.security_group"):
+        if text in _WORLD:
+            yield (
+                f"{where}={text}: the whole internet; name a range such as 203.0.113.7/32, or "
+                "pass --allow-open"
+            )
+    if provider["type"] != "aws":
+        return
+    for name, kind in config.get("available_node_types", {}).items():
+        own = {"SecurityGroupIds", "NetworkInterfaces", "LaunchTemplate"}
+        if not own & kind.get("node_config", {}).keys():
+            yield (
+                f"available_node_types.{name}.node_config.SecurityGroupIds: missing; the "
+                "launcher's own group opens SSH to 0.0.0.0/0. Name a group, or pass --allow-open"
+            )
+
+
+def secrets(config: dict[str, Any]) -> Iterator[str]:
+    """Yields a line for each value that looks like a secret, without the value."""
+    for where, text in _texts(config, ""):
+        kinds = [kind for kind, pattern in _SECRETS.items() if pattern.search(text)]
+        if not kinds and _SECRET_FIELD.search(where.rpartition(".")[2]):
+            kinds = ["a secret"]
+        if kinds:
+            yield f"{where}: looks like {kinds[0]}; keep it in a file outside the checkout"
+
+
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, f"{where}.{number}")
+    elif isinstance(value, str):
+        yield where, value

@@ -1,0 +1,115 @@
+"""What a browser shows of a sweep: the job with our live table, each trial by its name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.conftest import PYTHONPATH
+
+from .hosts import require
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+# ends with its input
+HEAD = """
+import ray, sys
+context = ray.init(address="local", num_cpus=2, object_store_memory=100 * 2**20, _memory=4 * 2**30)
+print("dashboard", context.dashboard_url, flush=True)
+sys.stdin.read()
+"""
+LINE = "static layer=nac,nalu op=mul steps=1000000 seeds=10 --seeds-per-trial 10"
+NAMES = ("static nac mul lr=0.2 seeds 0-9", "static nalu mul lr=0.2 seeds 0-9")
+WAIT = 240_000
+
+
+@contextmanager
+def ray_with_token(token: str, folder: Path) -> Iterator[str]:
+    """A Ray on this machine that lets in who has the token; the address of its dashboard."""
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD],
+        env=environment(token),
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert head.stdin is not None
+        assert head.stdout is not None
+        found = next(line for line in head.stdout if line.startswith("dashboard "))
+        yield f"http://{found.split()[1]}"
+    finally:
+        head.communicate(timeout=120)
+
+
+def environment(token: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    return {
+        **kept,
+        "PYTHONPATH": PYTHONPATH,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token,
+    }
+
+
+@contextmanager
+def browser(address: str, token: str) -> Iterator[Page]:
+    """A browser that was asked for the token and given it."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        page = chromium.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(WAIT)
+        page.goto(f"{address}/#/jobs")
+        field = page.get_by_placeholder("Enter your authentication token")
+        field.fill("wrong")
+        page.get_by_role("button", name="Submit").click()
+        expect(page.get_by_role("alert")).to_be_visible(timeout=WAIT)
+        field.fill(token)
+        page.get_by_role("button", name="Submit").click()
+        expect(field).to_have_count(0, timeout=WAIT)
+        yield page
+        chromium.close()
+
+
+def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
+    require({"/usr/bin/chromium": "chromium"})
+    token = secrets.token_hex(16)
+    with ray_with_token(token, tmp_path) as address, browser(address, token) as page:
+        submit = ["job", "submit", "--address", address, "--submission-id", "static-1", "--no-wait"]
+        command = ["--", sys.executable, "-m", "nalu_ray.tune", *LINE.split()]
+        out = ["--address", "auto", "--out", str(tmp_path / "results")]
+        ray = str(Path(sys.executable).with_name("ray"))
+        subprocess.run(
+            [ray, *submit, *command, *out], env=environment(token), check=True, timeout=240
+        )
+
+        page.goto(f"{address}/#/jobs")
+        expect(page.get_by_text("static-1").first).to_be_visible(timeout=WAIT)
+        expect(page.get_by_text("RUNNING").first).to_be_visible(timeout=WAIT)
+
+        page.goto(f"{address}/#/jobs/static-1")
+        while not page.get_by_text("seeds, 0 failed").count():  # our line, in the driver's log
+            page.get_by_role("button", name="Refresh").click()
+            page.wait_for_timeout(2000)
+        page.get_by_role("heading", name="Task Table").click()
+        for name in NAMES:
+            expect(page.get_by_text(name).first).to_be_visible(timeout=WAIT)
+        page.screenshot(path=tmp_path / "job.png", full_page=True)
+
+        page.goto(f"{address}/#/actors")
+        slot = page.get_by_text("static: a slot for trials (see the tasks)")
+        expect(slot.first).to_be_visible(timeout=WAIT)
+        page.screenshot(path=tmp_path / "actors.png", full_page=True)
+    assert (tmp_path / "job.png").stat().st_size > 20_000

@@ -1,0 +1,73 @@
+"""Workers that are lost in mid-trial: trials go on elsewhere, no row is lost or doubled."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from nalu_ray.results.store import Store
+from nalu_ray.trial_spec import TrialSpec
+
+from .commands import call, rows
+from .hosts import ADDRESSES
+from .up import Cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500), pytest.mark.usefixtures("fake")]
+
+# a slot for each CPU of three hosts
+SWEEP = "static --preset smoke layer=nac,nalu op=mul steps=40000 seeds=3 --seeds-per-trial 1"
+
+
+def running(cluster: Cluster, host: str) -> list[str]:
+    """The trials that a host runs, by label; Ray names the processes so."""
+    lines = cluster.lab.processes(host)
+    return [match[1] for line in lines if (match := re.search(r"ray::(static \S.*)", line))]
+
+
+def start(cluster: Cluster, name: str, host: str) -> tuple[Path, set[str]]:
+    """Starts a sweep; returns where, and what the host runs once each trial has kept a state."""
+    out = cluster.lab.shared / name
+    cluster.submit(name, f"{SWEEP} --address auto --out {out}", eager=True)
+    cluster.until(lambda: running(cluster, host))
+    lost = set(running(cluster, host))
+    states = out / ".states" / "static"
+    cluster.until(lambda: len(list(states.glob("*.pt"))) >= 3 + len(lost))
+    return out, lost
+
+
+def check(cluster: Cluster, name: str, out: Path, lost: set[str]) -> None:
+    """The job ends well, what was lost went on from its state, and every row is there once."""
+    text = cluster.finish(name)
+    assert "failed" not in text.replace("0 failed", "")
+    resumed = {
+        TrialSpec.model_validate(found["spec"]).label: found["resumed"]
+        for found in Store(str(out)).manifests("static")
+    }
+    assert len(resumed) == 6
+    for label in lost:
+        assert resumed[label]["step"] > 0, label
+    assert call(f"{SWEEP} --out whole --local -q")[0] == 0
+    pd.testing.assert_frame_equal(rows(out, "static"), rows("whole", "static"), check_exact=True)
+    assert not list(out.glob(".*"))
+
+
+def test_a_raylet_is_killed(on_hosts: Cluster) -> None:
+    on_hosts.until(lambda: on_hosts.nodes() == sorted(ADDRESSES.values()))
+    out, lost = start(on_hosts, "raylet-killed", "w1")
+    (raylet,) = {
+        line.split()[0] for line in on_hosts.lab.processes("w1") if "/raylet/raylet " in line
+    }
+    on_hosts.lab.on("w1", "kill", "-9", raylet)
+    check(on_hosts, "raylet-killed", out, lost)
+
+
+def test_a_host_is_lost(on_hosts: Cluster) -> None:
+    out, lost = start(on_hosts, "host-lost", "w2")
+    on_hosts.lab.kill("w2")
+    try:
+        check(on_hosts, "host-lost", out, lost)
+    finally:
+        on_hosts.lab.boot("w2")  # as `ray down` needs it

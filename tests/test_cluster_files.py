@@ -1,0 +1,468 @@
+"""The files that start a cluster: accepted as shipped, by Ray too, and every mistake is named."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from nalu_ray.cluster import aws, pins
+from nalu_ray.cluster.__main__ import main
+from nalu_ray.cluster.check import Checked, check
+from nalu_ray.request import parser
+
+ROOT = Path(__file__).parents[1]
+AWS, GCP, LOCAL = "cluster.yaml", "cluster/gcp.yaml", "cluster/on_premise.yaml"
+SHIPPED = (AWS, GCP, LOCAL)
+DOCS = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+SPOT = "available_node_types.gpu_spot"
+HEAD_START = "head_start_ray_commands"
+Change = Callable[[dict[str, Any]], Any]
+
+
+class NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def load(name: str) -> dict[str, Any]:
+    """Returns a file's content, no two places of which are one object."""
+    shared = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    return dict(yaml.safe_load(yaml.dump(shared, Dumper=NoAliases)))
+
+
+def checked(folder: Path, config: Any, **options: bool) -> Checked:
+    path = folder / "some.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return check(path, **options)
+
+
+def put(path: str, value: Any) -> Change:
+    """Returns a change that writes, or with ``...`` deletes, what dots lead to."""
+
+    def change(config: dict[str, Any]) -> None:
+        *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
+        for step in steps:
+            config = config[step]
+        if value is ...:
+            del config[last]
+        else:
+            config[last] = value
+
+    return change
+
+
+def replace(field: str, old: str, new: str) -> Change:
+    def change(config: dict[str, Any]) -> None:
+        before = config[field]
+        config[field] = [command.replace(old, new) for command in before]
+        assert config[field] != before
+
+    return change
+
+
+MISTAKES: dict[str, tuple[str, Change, str]] = {
+    "misspelt field": (AWS, put("max_worker", 3), "max_worker: unknown field 'max_worker'. Did"),
+    "misspelt field of a node type": (
+        AWS,
+        put(f"{SPOT}.min_worker", 1),
+        f"{SPOT}.min_worker: unknown field 'min_worker'. Did you mean 'min_workers'?",
+    ),
+    "misspelt field of the provider": (
+        AWS,
+        put("provider.regoin", "us-west-2"),
+        "provider.regoin: unknown field 'regoin'. Did you mean 'region'?",
+    ),
+    "no region": (AWS, put("provider.region", ...), "provider.region: missing"),
+    "unknown provider": (
+        GCP,
+        put("provider.type", "gpc"),
+        "provider.type='gpc': unknown provider 'gpc'. Did you mean 'gcp'?",
+    ),
+    "number as text": (
+        AWS,
+        put(f"{SPOT}.resources.GPU", "1"),
+        f"{SPOT}.resources.GPU='1': '1' is not of type 'integer'",
+    ),
+    "no name": (AWS, put("cluster_name", ...), "cluster_name: missing"),
+    "unknown head": (
+        AWS,
+        put("head_node_type", "haed"),
+        "head_node_type='haed': unknown node type 'haed'. Did you mean 'head'?",
+    ),
+    "more at least than at most": (
+        AWS,
+        put("max_workers", -1),
+        "max_workers=-1: -1 is less than the minimum of 0",
+    ),
+    "all minima above the maximum": (
+        AWS,
+        lambda config: [put(f"{SPOT}.min_workers", 8)(config), put("max_workers", 7)(config)],
+        "max_workers=7: less than the 8 of all min_workers together",
+    ),
+    "minimum above a type's maximum": (
+        AWS,
+        lambda config: [
+            put(f"{SPOT}.min_workers", 3)(config),
+            put(f"{SPOT}.max_workers", 2)(config),
+        ],
+        f"{SPOT}.min_workers=3: not between 0 and its max_workers=2",
+    ),
+    "more workers than machines": (
+        LOCAL,
+        put("max_workers", 3),
+        "max_workers=3: provider.worker_ips has 2",
+    ),
+    "machine twice": (
+        LOCAL,
+        put("provider.worker_ips.1", "192.168.1.10"),
+        "provider.worker_ips: 192.168.1.10 is named twice",
+    ),
+    "other ray": (
+        AWS,
+        replace("setup_commands", "ray==2.60.0", "ray==2.59.1"),
+        "setup_commands: ray==2.59.1: nalu-ray asks for ray==2.60.*",
+    ),
+    "any torch": (
+        LOCAL,
+        replace("setup_commands", "torch==2.14.1", "'torch>=2.9'"),
+        "setup_commands: torch>=2.9: not an exact version, such as torch==",
+    ),
+    "no torch": (
+        GCP,
+        replace("setup_commands", "torch==2.14.1", ""),
+        "setup_commands: torch is not pinned; nalu-ray asks for torch>=2.9",
+    ),
+    "other python": (
+        AWS,
+        replace("setup_commands", "--python 3.11.7", "--python 3.9.1"),
+        "setup_commands: python==3.9.1: nalu-ray asks for python",
+    ),
+    "two versions": (
+        LOCAL,
+        lambda config: config["setup_commands"].append("pip install ray==2.60.1"),
+        "setup_commands: two versions of ray: ==2.60.0, ==2.60.1",
+    ),
+    "project not installed": (
+        LOCAL,
+        replace("setup_commands", "-e ~/nalu-ray ", ""),
+        "setup_commands: nothing installs the project from file_mounts",
+    ),
+    "open dashboard": (
+        LOCAL,
+        replace(HEAD_START, "127.0.0.1", "0.0.0.0"),
+        f"{HEAD_START}: --dashboard-host=0.0.0.0: open to whoever reaches the head",
+    ),
+    "no token asked for": (
+        LOCAL,
+        replace("worker_start_ray_commands", "RAY_AUTH_MODE=token ", ""),
+        "worker_start_ray_commands: 'ray start' without RAY_AUTH_MODE=token",
+    ),
+    "no token on the nodes": (
+        LOCAL,
+        put("file_mounts", {"~/nalu-ray": "."}),
+        "file_mounts: no ~/.ray/auth_token",
+    ),
+    "Ray's own start": (GCP, put(HEAD_START, ...), f"{HEAD_START}: missing; Ray's own starts"),
+    "group open to the world": (
+        AWS,
+        put(
+            "provider.security_group",
+            {"IpPermissions": [{"FromPort": 8265, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]},
+        ),
+        "provider.security_group.IpPermissions.0.IpRanges.0.CidrIp=0.0.0.0/0: the whole internet",
+    ),
+    "the launcher's group": (
+        AWS,
+        put(f"{SPOT}.node_config.SecurityGroupIds", ...),
+        f"{SPOT}.node_config.SecurityGroupIds: missing; the launcher's own group opens SSH to 0.0",
+    ),
+    "no group's ID": (
+        AWS,
+        put(f"{SPOT}.node_config.SecurityGroupIds", ["nalu"]),
+        f"{SPOT}.node_config.SecurityGroupIds='nalu': not the ID of a group",
+    ),
+    "no instance type": (
+        AWS,
+        put(f"{SPOT}.node_config.InstanceType", ...),
+        f"{SPOT}.node_config.InstanceType: missing",
+    ),
+    "secret in a command": (
+        GCP,
+        lambda config: config["setup_commands"].append("export WANDB_API_KEY=correct-horse"),
+        "setup_commands.5: looks like a secret",
+    ),
+    "access key": (
+        AWS,
+        put("provider.aws_credentials", {"aws_access_key_id": "AKIA" + 16 * "Q"}),
+        "provider.aws_credentials.aws_access_key_id: looks like an access key of AWS",
+    ),
+    "token in the file": (
+        LOCAL,
+        put("metadata", {"it": 64 * "0a"[:1]}),
+        "metadata.it: looks like a",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_files_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(ROOT / name)]) == 0
+    shown = capsys.readouterr()
+    assert "ok: " in shown.out
+    assert not shown.err
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_ray_accepts_what_ships(name: str) -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    validate_config(prepare_config(load(name)))
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_each_mistake_is_named(case: str, tmp_path: Path) -> None:
+    name, change, expected = MISTAKES[case]
+    config = load(name)
+    change(config)
+    (line,) = checked(tmp_path, config).mistakes
+    assert line.startswith(expected)
+
+
+def test_all_mistakes_at_once_and_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [
+        MISTAKES[case] for case in ("misspelt field", "number as text", "other ray", "access key")
+    ]
+    config = load(AWS)
+    for _, change, _ in cases:
+        change(config)
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert main(["check", str(path), str(ROOT / LOCAL)]) == 2
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert len(lines) == len(cases)
+    for _, _, expected in cases:
+        assert any(line.startswith(f"error: {path}: {expected}") for line in lines)
+    assert "AKIA" not in shown.err
+    assert f"{ROOT / LOCAL}: ok" in shown.out
+
+
+@pytest.mark.parametrize(
+    "case", ["open dashboard", "group open to the world", "the launcher's group"]
+)
+def test_open_if_asked_for(case: str, tmp_path: Path) -> None:
+    name, change, _ = MISTAKES[case]
+    config = load(name)
+    change(config)
+    assert not checked(tmp_path, config, allow_open=True).mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: [", "not YAML"),
+        ("!!python/object/apply:os.getcwd []", "not YAML"),
+        ("- a", "not a mapping"),
+        ("provider: 3", "cluster_name: missing"),
+    ],
+)
+def test_what_is_no_cluster_file(text: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert check(path).mistakes[0].startswith(expected)
+    assert check(tmp_path / "none.yaml").mistakes == ["cannot be read: No such file or directory"]
+
+
+def test_pins_are_the_projects() -> None:
+    """Read from pyproject.toml itself; the check asks the installed metadata."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needs = map(
+        Requirement,
+        re.findall(r'^    "((?:ray|torch)(?:\[.*\])?[=<>][^"]*)",$', text, re.MULTILINE),
+    )
+    asked = {need.name: need.specifier for need in needs}
+    asked["python"] = SpecifierSet(*re.findall(r'^requires-python = "(.*)"$', text, re.MULTILINE))
+    assert asked == pins.wanted()
+    found = [pins._versions(load(name)) for name in SHIPPED]
+    for name, allowed in asked.items():
+        versions = {version for each in found for version in each[name]}
+        assert all(allowed.contains(version.removeprefix("==")) for version in versions)
+        longest = max(versions, key=len)
+        assert all(longest.startswith(version) for version in versions)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_nodes_get_the_package_and_the_token(name: str) -> None:
+    config = load(name)
+    mounts = dict(config["file_mounts"])
+    assert mounts.pop("~/.ray/auth_token") == "~/.ray/auth_token"
+    wheel = re.search(r"wheel\]\nonly-include = \[(.*)\]", (ROOT / "pyproject.toml").read_text())
+    assert wheel is not None
+    assert set(re.findall(r'"(\w+)"', wheel[1])) < set(mounts.values())
+    assert all((ROOT / local).exists() for local in mounts.values())
+    assert all(target == f"~/nalu-ray/{local}" for target, local in mounts.items())
+    # anchored: nalu_ray/results and nalu_ray/data are source
+    assert {".git", ".venv", "/results", "/data"} < set(config["rsync_exclude"])
+    assert config["auth"]["ssh_user"] != "root"
+
+
+def test_aws_is_a_cpu_head_and_gpus_by_need() -> None:
+    config = load(AWS)
+    kinds = config["available_node_types"]
+    assert kinds["head"]["resources"] == {"CPU": 0}
+    spot, on_demand = kinds["gpu_spot"], kinds["gpu_on_demand"]
+    assert spot["node_config"].pop("InstanceMarketOptions") == {"MarketType": "spot"}
+    assert spot == on_demand
+    assert spot["min_workers"] == 0
+    assert config["idle_timeout_minutes"] > 0
+    assert config["provider"]["cache_stopped_nodes"] is False
+
+
+def test_the_account_has_what_the_cluster_names() -> None:
+    class Tags(yaml.SafeLoader):
+        """Takes CloudFormation's tags, such as !Ref, for their values."""
+
+    Tags.add_multi_constructor("!", lambda loader, _, made: loader.construct_scalar(made))
+    text = (ROOT / "cluster" / "aws_account.yaml").read_text(encoding="utf-8")
+    account = yaml.load(text, Tags)
+    made = account["Resources"].values()
+    profiles = {item.get("Properties", {}).get("InstanceProfileName") for item in made} - {None}
+    kinds = load(AWS)["available_node_types"].values()
+    assert profiles == {kind["node_config"]["IamInstanceProfile"]["Name"] for kind in kinds}
+    (rule,) = account["Resources"]["Nodes"]["Properties"]["SecurityGroupIngress"]
+    assert rule == {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIp": "SshFrom"}
+    allowed = re.compile(account["Parameters"]["SshFrom"]["AllowedPattern"])
+    assert allowed.fullmatch("203.0.113.7/32")
+    assert not allowed.fullmatch("0.0.0.0/0")
+
+
+AWS_MISTAKES: dict[str, tuple[str, Any, str]] = {
+    "key": (
+        "InstanceTyp",
+        "g4dn.xlarge",
+        ".InstanceTyp: unknown field 'InstanceTyp'. Did you mean",
+    ),
+    "inner key": (
+        "BlockDeviceMappings",
+        [{"DeviceName": "/dev/sda1", "Ebs": {"VolumSize": 9}}],
+        ".BlockDeviceMappings.0.Ebs.VolumSize: unknown field 'VolumSize'. Did you mean 'Volume",
+    ),
+    "instance type": (
+        "InstanceType",
+        "g4dn.xxlarge",
+        ".InstanceType='g4dn.xxlarge': unknown value 'g4dn.xxlarge'. Did you mean 'g4dn.",
+    ),
+    "market": (
+        "InstanceMarketOptions",
+        {"MarketType": "sport"},
+        ".InstanceMarketOptions.MarketType='sport': unknown value 'sport'. Did you mean 'spot'?",
+    ),
+    "shape": ("SecurityGroupIds", "sg-0a1b2c3d", ".SecurityGroupIds='sg-0a1b2c3d': not a list"),
+    "number": ("EbsOptimized", "yes", ".EbsOptimized='yes': not a boolean"),
+    "Ray's own": ("MaxCount", 3, ".MaxCount: Ray sets it"),
+}
+
+
+@pytest.mark.parametrize("case", AWS_MISTAKES)
+def test_aws_keys_and_values(case: str, tmp_path: Path) -> None:
+    key, value, expected = AWS_MISTAKES[case]
+    config = load(AWS)
+    config["available_node_types"]["gpu_spot"]["node_config"][key] = value
+    (line,) = checked(tmp_path, config).mistakes
+    assert line.startswith(f"{SPOT}.node_config{expected}")
+
+
+def test_without_botocore_the_form_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws, "find_spec", lambda name: None)
+    config = load(AWS)
+    node = config["available_node_types"]["gpu_spot"]["node_config"]
+    node |= {"InstanceType": "g4dn.xlrge", "Unchecked": 1}
+    found = checked(tmp_path, config)
+    (line,) = found.mistakes
+    assert line.startswith(f"{SPOT}.node_config.InstanceType='g4dn.xlrge': not FAMILY.SIZE")
+    assert any("boto3 is not installed" in note for note in found.notes)
+
+
+def test_on_demand_when_there_is_no_spot(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.autoscaler._private.node_provider_availability_tracker import (
+        NodeProviderAvailabilityTracker,
+    )
+    from ray.autoscaler._private.resource_demand_scheduler import (
+        ResourceDemandScheduler,
+        get_nodes_for,
+    )
+    from ray.autoscaler.node_launch_exception import NodeLaunchException
+
+    config = load(AWS)
+    (start,) = [command for command in config[HEAD_START] if "ray start" in command]
+    name = "RAY_AUTOSCALER_UTILIZATION_SCORER"
+    monkeypatch.setenv(
+        name, dict(word.split("=", 1) for word in start.split() if "=" in word)[name]
+    )
+    kinds = config["available_node_types"]
+    kinds["head"]["max_workers"] = 0
+    for kind in ("gpu_spot", "gpu_on_demand"):  # what AWS tells of a g4dn.xlarge
+        kinds[kind]["resources"] = {"CPU": 4, "GPU": 1}
+    scheduler = ResourceDemandScheduler(None, kinds, 8, "head", 1.0)
+    launches = NodeProviderAvailabilityTracker()
+
+    def chosen() -> dict[str, int]:
+        scorer = partial(scheduler.utilization_scorer, node_availability_summary=launches.summary())
+        trial = {"CPU": 1, "GPU": 0.25}
+        return dict(
+            get_nodes_for(kinds, {"head": 1}, "head", 8, [trial], utilization_scorer=scorer)[0]
+        )
+
+    assert chosen() == {"gpu_spot": 1}
+    none_left = NodeLaunchException("InsufficientInstanceCapacity", "none", None)
+    launches.update_node_availability("gpu_spot", int(time.time()), none_left)
+    assert chosen() == {"gpu_on_demand": 1}
+    launches.update_node_availability("gpu_spot", int(time.time()) + 1, None)
+    assert chosen() == {"gpu_spot": 1}
+
+
+def documented(program: str) -> list[list[str]]:
+    """Returns the words of every command of a program in the documentation."""
+    blocks = "\n".join(re.findall(r"```console\n(.*?)```", DOCS, re.DOTALL)).replace("\\\n", " ")
+    found = [line for line in blocks.splitlines() if line.startswith(program)]
+    assert found
+    return [shlex.split(line.partition(" > ")[0])[len(program.split()) :] for line in found]
+
+
+@pytest.mark.parametrize("words", documented("ray "), ids=" ".join)
+def test_documented_commands_are_rays(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.scripts.scripts import cli
+
+    monkeypatch.chdir(ROOT)
+    command: Any = cli
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    given = command.make_context(name, list(words)).params
+    files = [given[key] for key in given if key == "cluster_config_file"]
+    assert all(Path(file).is_file() for file in files)
+    # what runs on the cluster is a command of ours
+    own = [word for key in ("script_args", "entrypoint") for word in given.get(key) or ()]
+    if own:
+        starts = own.index("static")
+        assert starts == 0 or own[:starts] == ["python", "-m", "nalu_ray.tune"]
+        assert not parser().parse_known_intermixed_args(own[starts:])[1]
+
+
+def test_documented_checks_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert [main(words) for words in documented("python -m nalu_ray.cluster ")] == [0, 0]
