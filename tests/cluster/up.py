@@ -117,6 +117,11 @@ class Cluster:
         """Ends it and the tunnel, and waits until only sshd runs on the hosts."""
         self.call("ray", "down", str(self.file), "-y")
         os.killpg(self.tunnel.pid, signal.SIGTERM)
+        _, *workers = self.lab.hosts
+        for name in workers:  # where `ray down` leaves Ray's log monitor
+            where = f"{self.lab.user}@{ADDRESSES[name]}"
+            options = ["-i", str(self.lab.key), "-o", "StrictHostKeyChecking=no"]
+            self.call("ssh", *options, where, "nalu-venv/bin/ray", "stop")
         for name in self.lab.hosts:
             self.until(lambda name=name: not self.left(name), 300)
 
