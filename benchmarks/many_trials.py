@@ -24,7 +24,7 @@ from nalu_ray.progress import Board
 from nalu_ray.results.store import Store
 from nalu_ray.trial import Report, TrialSpec
 
-ROWS_A_TRIAL = 5  # two splits before and after the step, and the seed's last row
+ROWS_A_TRIAL = 8  # the figures of two splits before and after the step, and the seed's last row
 MIB = 1024**2
 
 
@@ -71,6 +71,7 @@ def main() -> None:
             runner.run(plan, board, store)
         start = time.monotonic()
         frame = store.load("static")
+        assert len(frame) == ROWS_A_TRIAL * board.trials_done
         print(f"{len(frame):,} rows of {board.trials_done:,} files read in", end=" ")
         print(f"{time.monotonic() - start:.1f} s; failed: {board.seeds_failed}")
 
