@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,7 @@ def scratch(store: Store, parent: str, keep: bool = False) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True)
+    _make(folder)
     with open(folder / f"{_LOCK}.new", "wb") as file:
         if fcntl:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -56,11 +57,20 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def _make(folder: Path) -> None:
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # another command's end took the parent away
+            return folder.mkdir(parents=True)
+
+
 def _remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"*/{_LOCK}"):
         if fcntl:
             with contextlib.suppress(OSError), open(lock, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for path in lock.parent.iterdir():  # the lock last: by it the next one finds it
+                    if path != lock:
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
                 _remove(fs.LocalFileSystem(), str(parent), lock.parent.name)
 
 

@@ -25,7 +25,8 @@ SCHEMA = pa.schema(
 def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     """The ``completed`` row that counts for each seed.
 
-    A completed one wins over a failed one, then the earlier file.
+    A completed one wins over a failed one; of several completed ones the first written, whose rows
+    may have been read already; of several failed ones the last, which says how it went most lately.
 
     Args:
         tables: file name to rows, the file that was written first coming first.
@@ -39,9 +40,9 @@ def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
         final = table.filter(pc.equal(table["metric"], COMPLETED)).select(columns)
         found.append(final.append_column("file", pa.repeat(name, final.num_rows)))
     joined = pa.concat_tables(found).to_pandas()
-    # stable: among equals the earlier file stays first
-    ordered = joined.sort_values("value", ascending=False, kind="stable")
-    kept: pd.DataFrame = ordered.drop_duplicates(RUN).sort_index()
+    rank = joined.index.to_series().where(joined["value"] > 0, -joined.index.to_series())
+    ordered = joined.assign(rank=rank).sort_values(["value", "rank"], ascending=[False, True])
+    kept: pd.DataFrame = ordered.drop_duplicates(RUN).sort_index().drop(columns="rank")
     return kept
 
 

@@ -15,7 +15,7 @@ from .commands import call, rows
 from .hosts import ADDRESSES
 from .up import Cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500), pytest.mark.usefixtures("fake")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 # a slot for each CPU of three hosts
 SWEEP = (
@@ -40,9 +40,17 @@ def start(cluster: Cluster, name: str, host: str) -> tuple[Path, set[str]]:
     return out, set(running(cluster, host))
 
 
-def check(cluster: Cluster, name: str, out: Path, lost: set[str]) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the sweep stores where nothing is lost."""
+    out = tmp_path_factory.mktemp("whole")
+    assert call(f"{SWEEP} --out {out} --local -q")[0] == 0
+    return out
+
+
+def check(cluster: Cluster, whole: Path, out: Path, lost: set[str]) -> None:
     """The job ends well, what was lost went on from its state, and every row is there once."""
-    text = cluster.finish(name)
+    text = cluster.finish(out.name)
     assert "failed" not in text.replace("0 failed", "")
     resumed = {
         TrialSpec.model_validate(found["spec"]).label: found["resumed"]
@@ -52,25 +60,24 @@ def check(cluster: Cluster, name: str, out: Path, lost: set[str]) -> None:
     assert lost
     for label in lost:
         assert resumed[label]["step"] > 0, label
-    assert call(f"{SWEEP} --out whole --local -q")[0] == 0
-    pd.testing.assert_frame_equal(rows(out, "static"), rows("whole", "static"), check_exact=True)
+    pd.testing.assert_frame_equal(rows(out, "static"), rows(whole, "static"), check_exact=True)
     assert not list(out.glob(".*"))
 
 
-def test_a_raylet_is_killed(on_hosts: Cluster) -> None:
+def test_a_raylet_is_killed(on_hosts: Cluster, whole: Path) -> None:
     on_hosts.until(lambda: on_hosts.nodes() == sorted(ADDRESSES.values()))
     out, lost = start(on_hosts, "raylet-killed", "w1")
     (raylet,) = {
         line.split()[0] for line in on_hosts.lab.processes("w1") if "/raylet/raylet " in line
     }
     on_hosts.lab.on("w1", "kill", "-9", raylet)
-    check(on_hosts, "raylet-killed", out, lost)
+    check(on_hosts, whole, out, lost)
 
 
-def test_a_host_is_lost(on_hosts: Cluster) -> None:
+def test_a_host_is_lost(on_hosts: Cluster, whole: Path) -> None:
     out, lost = start(on_hosts, "host-lost", "w2")
     on_hosts.lab.kill("w2")
     try:
-        check(on_hosts, "host-lost", out, lost)
+        check(on_hosts, whole, out, lost)
     finally:
         on_hosts.lab.boot("w2")  # as `ray down` needs it

@@ -187,6 +187,13 @@ def test_a_completed_seed_wins_over_a_failed_one(store: Store, failed_first: boo
     assert store.load("static")["step"].unique().tolist() == [100]
 
 
+def test_of_failed_attempts_the_last_one_counts(store: Store) -> None:
+    for step, reason in enumerate(("oom: 8 seeds", "oom: 4 seeds", "oom: 2 seeds")):
+        put(store, {0: NAN, 1: NAN}, ok=False, reason=reason, end=step)
+    assert {found.reason for found in store.outcomes("static").values()} == {"oom: 2 seeds"}
+    assert store.load("static")["step"].max() == 2
+
+
 def test_a_seed_without_its_final_row_is_not_there(store: Store) -> None:
     frame = rows({0: 1.0, 1: 2.0})
     store.write({}, KEY, frame[~((frame["seed"] == 1) & (frame["metric"] == "completed"))], {})
