@@ -1,15 +1,18 @@
 """What a trial costs where there are many: the driver's time and memory, and the store's.
 
-    python benchmarks/many_trials.py [--trials 1000] [--every 100]
+    python benchmarks/many_trials.py [--trials 1000] [--every 100] [--running 16] [--seconds 60]
 
 Trials of one step each, so that all there is to see is what surrounds them. For every hundred it
 prints the seconds that one took, the driver's memory and how many rows the store gained a second;
-then how long a Store takes to read what lies there, which the next command does first.
+then how long a Store takes to read what lies there, which the next command does first. In the end,
+the driver's CPU time for a report: of some trials that all run at once for a minute.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import tempfile
 import time
 
@@ -17,10 +20,11 @@ import psutil
 from rich.console import Console
 
 from nalu_ray import registry, runner
-from nalu_ray.config import Point, Resources
+from nalu_ray.config import Point
 from nalu_ray.machine import this_machine
 from nalu_ray.plan import Job, Plan, make_plan
 from nalu_ray.progress import Board
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import Store
 from nalu_ray.trial import Report, TrialSpec
 
@@ -48,14 +52,53 @@ class Curve(Board):
             )
 
 
-def plan_of(trials: int, out: str) -> Plan:
+class Reports(Board):
+    """A board that counts reports, and ends the sweep some seconds after all trials have begun."""
+
+    def __init__(self, console: Console, plan: Plan, seconds: float) -> None:
+        super().__init__(console, plan, quiet=True)
+        self.seconds, self.end, self.count = seconds, math.inf, 0
+        self.driver = psutil.Process()
+
+    def report(self, key: str, spec: TrialSpec, report: Report) -> None:
+        super().report(key, spec, report)
+        self.count += 1
+        if self.end == math.inf and len(self.running) == self.plan.slots:
+            self.end = time.monotonic() + self.seconds
+            self.count, self.before = 0, self.driver.cpu_times()
+
+    def tick(self) -> None:
+        super().tick()
+        if time.monotonic() > self.end:
+            now = self.driver.cpu_times()
+            used = now.user + now.system - self.before.user - self.before.system
+            rate = self.count / self.seconds
+            print(f"{self.plan.slots} at once: {rate:.1f} reports/s", end=", ")
+            print(f"{1e3 * used / self.count:.2f} ms of the driver's CPU each")
+            raise KeyboardInterrupt
+
+
+def plan_of(trials: int, out: str, steps: int = 1, at_once: int = 0) -> Plan:
     """Returns a plan of so many trials, a setting and a seed each."""
     task = registry.task("static")
     points = [
-        Point(setting=task.setting_type(lr=(i + 1) / trials, steps=1, evaluations=1), seeds=(0,))
+        Point(
+            setting=task.setting_type(lr=(i + 1) / trials, steps=steps, evaluations=1), seeds=(0,)
+        )
         for i in range(trials)
     ]
-    return make_plan(task, points, {}, Job(out, Resources(), 1.0), this_machine(gpus=False))
+    machine = this_machine(gpus=False)
+    resources = Resources(cpus_per_trial=machine.nodes[0].cpus / at_once if at_once else 1)
+    return make_plan(task, points, {}, Job(out, resources, 1.0), machine)
+
+
+def read(store: Store, board: Board) -> None:
+    """Prints how long the rows take to be read."""
+    start = time.monotonic()
+    frame = store.load("static")
+    assert len(frame) == ROWS_A_TRIAL * board.trials_done
+    print(f"{len(frame):,} rows of {board.trials_done:,} files read in", end=" ")
+    print(f"{time.monotonic() - start:.1f} s; failed: {board.seeds_failed}")
 
 
 def main() -> None:
@@ -63,17 +106,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--running", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=60.0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as out, runner.start(this_machine(gpus=False)):
-        store, plan = Store(out), plan_of(arguments.trials, out)
-        print(f"{plan.slots} at a time\n trials   seconds  driver MiB    rows/s")
-        with Curve(Console(), plan, arguments.every) as board:
-            runner.run(plan, board, store)
-        start = time.monotonic()
-        frame = store.load("static")
-        assert len(frame) == ROWS_A_TRIAL * board.trials_done
-        print(f"{len(frame):,} rows of {board.trials_done:,} files read in", end=" ")
-        print(f"{time.monotonic() - start:.1f} s; failed: {board.seeds_failed}")
+        store = Store(out)
+        if arguments.trials:
+            plan = plan_of(arguments.trials, out)
+            print(f"{plan.slots} at a time\n trials   seconds  driver MiB    rows/s")
+            with Curve(Console(), plan, arguments.every) as board:
+                runner.run(plan, board, store)
+            read(store, board)
+        running = plan_of(arguments.running, out, 10**8, arguments.running)
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            Reports(Console(), running, arguments.seconds) as reports,
+        ):
+            runner.run(running, reports, store)
 
 
 if __name__ == "__main__":

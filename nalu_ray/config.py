@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
+
+from nalu_ray.resources import Resources
 
 PRESETS = ("smoke", "laptop", "paper")
 
@@ -58,26 +60,6 @@ def setting_id(values: Mapping[str, Any]) -> str:
 
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Resources(_Data):
-    """What one trial asks of the machine or the cluster."""
-
-    cpus_per_trial: float = Field(1.0, gt=0, description="CPUs a trial reserves")
-    gpus_per_trial: float = Field(0.0, ge=0, description="GPUs a trial reserves, or a fraction 1/n")
-    seeds_per_trial: int = Field(100, ge=1, description="seeds trained at once, stacked")
-    seeds_per_gpu: int | None = Field(
-        None, ge=1, description="seeds at once on a GPU, 1/n of them on 1/n of it"
-    )
-    max_concurrent: int | None = Field(None, ge=1, description="most trials at a time")
-
-    @field_validator("gpus_per_trial")
-    @classmethod
-    def _fills_gpus(cls, value: float) -> float:
-        ratio = 1 / value if 0 < value < 1 else value
-        if abs(ratio - round(ratio)) > 0.05:
-            raise ValueError("a whole number of GPUs or 1/n of one, such as 0.5 or 0.25")
-        return value
 
 
 class Override(_Data):

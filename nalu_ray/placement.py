@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nalu_ray.config import ConfigError, Point, Resources
+from nalu_ray.config import ConfigError, Point
 from nalu_ray.machine import GIB, Capacity, Node
+from nalu_ray.resources import Resources
 from nalu_ray.task import Task
 
 # a process with torch, measured: 665 MB
 WORKER_BYTES = 700 * 1024**2
 # a small network's step on a GPU is the time of starting it, however many seeds take it at once
 GPU_GROWTH = 10
+# of a GPU's memory; the rest is for what blocks take at times only
+FOR_BLOCKS = 0.9
 
 
 def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
@@ -37,12 +40,30 @@ def widest(resources: Resources) -> int:
     share, but no fewer than on a CPU. Where seeds are not stacked (``seeds_per_trial: 1``) only
     ``seeds_per_gpu`` makes them so.
     """
-    on_cpu, share = resources.seeds_per_trial, min(1.0, resources.gpus_per_trial)
+    on_cpu, share = resources.seeds_per_trial, min(1.0, resources.gpus)
     if share and resources.seeds_per_gpu:
         return max(1, int(resources.seeds_per_gpu * share + 1e-9))
     if share and on_cpu > 1:
         return max(on_cpu, int(GPU_GROWTH * on_cpu * share + 1e-9))
     return on_cpu
+
+
+def crowded(resources: Resources, capacity: Capacity) -> Resources:
+    """Returns ``auto`` as the smallest share that the CPUs beside a GPU can make use of."""
+    cpus = [node.cpus / node.gpus for node in capacity.nodes if node.gpus >= 1]
+    most = max(1, int(min(cpus, default=0) / resources.cpus_per_trial + 1e-9))
+    return resources.model_copy(update={"gpus_per_trial": 1 / most})
+
+
+def shared(resources: Resources, taken: int, total: int) -> Resources:
+    """Returns a share that so many bytes fit in, of a GPU of so many; no smaller than it was.
+
+    Blocks stay as large as they were measured.
+    """
+    fitting = int(FOR_BLOCKS * total / taken)
+    most = max(1, min(round(1 / resources.gpus), fitting))
+    seeds = widest(resources) * most
+    return resources.model_copy(update={"gpus_per_trial": 1 / most, "seeds_per_gpu": seeds})
 
 
 def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
@@ -69,8 +90,8 @@ def need(task: Task[Any], point: Point, seeds: int) -> int:
 
 def _slots_of(node: Node, resources: Resources, memory: int) -> int:
     found = node.cpus / resources.cpus_per_trial
-    if resources.gpus_per_trial:
-        found = min(found, node.gpus / resources.gpus_per_trial)
+    if resources.gpus:
+        found = min(found, node.gpus / resources.gpus)
     if memory:
         found = min(found, node.memory / memory)
     return int(found + 1e-9)
@@ -79,7 +100,7 @@ def _slots_of(node: Node, resources: Resources, memory: int) -> int:
 def _too_much(capacity: Capacity, resources: Resources, memory: int) -> str:
     asked = [
         (resources.cpus_per_trial, "CPUs", [node.cpus for node in capacity.nodes]),
-        (resources.gpus_per_trial, "GPUs", [node.gpus for node in capacity.nodes]),
+        (resources.gpus, "GPUs", [node.gpus for node in capacity.nodes]),
         (memory / GIB, "GiB", [node.memory / GIB for node in capacity.nodes]),
     ]
     parts = [

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nalu_ray import oom
-from nalu_ray.config import Point, Resources
+from nalu_ray.config import Point
 from nalu_ray.machine import Capacity
 from nalu_ray.placement import fitting, memory_of_a_slot, need, slots, widest
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import Outcome
 from nalu_ray.task import Task
 from nalu_ray.trial import TrialSpec
@@ -193,7 +194,7 @@ def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job:
         command=job.command,
         commit=job.commit,
         cpus=job.resources.cpus_per_trial,
-        gpus=job.resources.gpus_per_trial,
+        gpus=job.resources.gpus,
         memory=need(task, point, len(seeds)),
         processes=task.processes(point.setting),
     )

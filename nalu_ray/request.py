@@ -13,16 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from nalu_ray import cli, registry
-from nalu_ray.config import (
-    PRESETS,
-    ConfigError,
-    Point,
-    Preset,
-    Resources,
-    did_you_mean,
-    expand,
-    explain,
-)
+from nalu_ray.config import PRESETS, ConfigError, Point, Preset, did_you_mean, expand, explain
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import Store, StoreError
 from nalu_ray.show import resolved, sweep_of
 from nalu_ray.task import Task

@@ -13,18 +13,11 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from nalu_ray.config import (
-    ConfigError,
-    Point,
-    Preset,
-    Resources,
-    Sweep,
-    expand,
-    load_sweep,
-)
+from nalu_ray.config import ConfigError, Point, Preset, Sweep, expand, load_sweep
 from nalu_ray.machine import GIB, Capacity
 from nalu_ray.plan import Job, Plan, Stored, describe_seeds, make_plan
 from nalu_ray.progress import describe_time, kind_of
+from nalu_ray.resources import Resources
 from nalu_ray.task import Task
 
 _LISTED = 20

@@ -18,11 +18,14 @@ from nalu_ray.config import ConfigError
 from nalu_ray.local import run_local
 from nalu_ray.machine import Capacity, this_machine
 from nalu_ray.messages import Messages
+from nalu_ray.placement import crowded, shared
 from nalu_ray.plan import Job, Plan, make_plan
 from nalu_ray.progress import Board
 from nalu_ray.provenance import commit
 from nalu_ray.request import Request, parser, read, task_and_words, unknown_preset
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import StoreError
+from nalu_ray.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
     from nalu_ray.runner import Session
@@ -86,11 +89,11 @@ def _expected(request: Request) -> Capacity:
     address = _address(request)
     if address is not None:
         return Capacity(f"the cluster at {address}", known=False)
-    return this_machine(gpus=request.sweep.resources.gpus_per_trial > 0)
+    return this_machine(gpus=request.sweep.resources.gpus > 0)
 
 
-def _plan(request: Request, capacity: Capacity) -> Plan:
-    resources, options = request.sweep.resources, request.options
+def _plan(request: Request, capacity: Capacity, resources: Resources | None = None) -> Plan:
+    resources, options = resources or request.sweep.resources, request.options
     if options.local:
         resources = resources.model_copy(update={"max_concurrent": 1})
     job = Job(
@@ -116,6 +119,8 @@ def _run(request: Request, console: Console) -> int:
         plan = _plan(request, capacity)
         if plan.trials and not request.options.local and session is None:
             session = _session(request, capacity, stack)
+        if plan.trials and session and request.sweep.resources.gpus_per_trial == "auto":
+            plan = _share_gpus(request, capacity)
         if not request.options.quiet:
             _print(console, [session.describe()] if session else [])
             _print(console, show.describe_plan(plan, request.preset))
@@ -123,6 +128,20 @@ def _run(request: Request, console: Console) -> int:
             _prepare(request)
         kept = _work(request, plan, session, console) if plan.trials else None
     return _end(request, plan, session, kept, console)
+
+
+def _share_gpus(request: Request, capacity: Capacity) -> Plan:
+    """Plans for as many trials on a GPU as its memory holds, by what the largest block takes."""
+    from nalu_ray import runner  # noqa: PLC0415 (as above)
+
+    resources = crowded(request.sweep.resources, capacity)
+    task = request.task
+
+    def size(trial: TrialSpec) -> int:
+        return task.memory(task.setting_type.model_validate(trial.setting), len(trial.seeds))
+
+    largest = max(_plan(request, capacity, resources).trials, key=size)
+    return _plan(request, capacity, shared(resources, *runner.measure_gpu(largest)))
 
 
 def _prepare(request: Request) -> None:

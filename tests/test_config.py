@@ -14,13 +14,13 @@ from pydantic import Field
 from nalu_ray.config import (
     ConfigError,
     Preset,
-    Resources,
     Setting,
     did_you_mean,
     expand,
     load_sweep,
     parse_seeds,
 )
+from nalu_ray.resources import Resources
 
 
 class Net(Setting):
@@ -103,10 +103,16 @@ def test_gpus_that_fill_a_device(gpus: float) -> None:
     assert Resources(gpus_per_trial=gpus).gpus_per_trial == gpus
 
 
-@pytest.mark.parametrize("gpus", [0.4, 0.7, 1.5, -1])
+def test_gpus_that_are_to_be_measured() -> None:
+    found = Resources.model_validate({"gpus_per_trial": "auto"})
+    assert (found.gpus_per_trial, found.gpus) == ("auto", 1.0)
+    assert Resources.model_validate({"gpus_per_trial": "0.25"}).gpus == 0.25
+
+
+@pytest.mark.parametrize("gpus", [0.4, 0.7, 1.5, -1, 1e-320, "some", "nan", None])
 def test_gpus_that_do_not(gpus: float) -> None:
     with pytest.raises(ValueError, match="gpus_per_trial"):
-        Resources(gpus_per_trial=gpus)
+        Resources.model_validate({"gpus_per_trial": gpus})
 
 
 # -- sweeps ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = {"layers", "envs", "config", "seeding", "provenance"}
+BASE = {"layers", "envs", "config", "resources", "seeding", "provenance"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
 RUN = PLAN | {
@@ -22,7 +22,8 @@ RUN = PLAN | {
 MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "envs": set(),
-    "config": set(),
+    "config": {"resources"},
+    "resources": set(),
     "seeding": set(),
     "provenance": set(),
     "results": {"config"},

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nalu_ray import oom
-from nalu_ray.config import ConfigError, Point, Resources
+from nalu_ray.config import ConfigError, Point
 from nalu_ray.machine import GIB, Capacity, Node, this_machine
-from nalu_ray.placement import WORKER_BYTES
+from nalu_ray.placement import WORKER_BYTES, crowded, shared, widest
 from nalu_ray.plan import Job, Plan, blocks, describe_seeds, make_plan
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import Outcome
 
 BIG = 1024 * GIB
@@ -170,6 +171,37 @@ def test_the_same_plan_comes_out_again(fake: Any) -> None:
 
 
 # -- slots and time --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "most"),
+    [
+        (capacity(4, gpus=1), 4),
+        (capacity(16, gpus=4), 4),
+        (capacity(1, gpus=4), 1),
+        (capacity(2), 1),
+        (Capacity("mixed", (Node(64, 0, BIG), Node(16, 1, BIG), Node(6, 2, BIG))), 3),
+    ],
+)
+def test_no_more_trials_share_a_gpu_than_there_are_cpus_for(machine: Capacity, most: int) -> None:
+    asked = Resources(gpus_per_trial="auto")
+    assert crowded(asked, machine).gpus == pytest.approx(1 / most)
+    two = asked.model_copy(update={"cpus_per_trial": 2})
+    assert crowded(two, machine).gpus == pytest.approx(1 / max(1, most // 2))
+
+
+@pytest.mark.parametrize(
+    ("taken", "most"),
+    [(GIB, 4), (3 * GIB, 4), (4 * GIB, 3), (7 * GIB, 2), (8 * GIB, 1), (20 * GIB, 1)],
+)
+@pytest.mark.parametrize("seeds_per_trial", [1, 10])
+def test_no_more_trials_share_a_gpu_than_its_memory_holds(
+    taken: int, most: int, seeds_per_trial: int
+) -> None:
+    asked = Resources(gpus_per_trial=0.25, seeds_per_trial=seeds_per_trial)
+    found = shared(asked, taken, 16 * GIB)
+    assert found.gpus == pytest.approx(1 / most)
+    assert widest(found) == widest(asked)  # what was measured
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nalu_ray.config import Point, Resources
+from nalu_ray.config import Point
 from nalu_ray.machine import GIB, Capacity, Node
 from nalu_ray.plan import Job, Plan, make_plan
 from nalu_ray.progress import Board, Costs, by_reason, describe_time
+from nalu_ray.resources import Resources
 from nalu_ray.show import describe_plan
 from nalu_ray.trial import Report
 

@@ -18,11 +18,13 @@ import pytest
 from rich.console import Console
 
 from nalu_ray import tune
-from nalu_ray.config import Point, Resources
+from nalu_ray.config import Point
 from nalu_ray.machine import GIB, Capacity, Node
 from nalu_ray.plan import Job, make_plan
 from nalu_ray.progress import Board
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import Store
+from nalu_ray.trial_spec import TrialSpec
 
 from .conftest import PYTHONPATH
 
@@ -200,6 +202,34 @@ def test_trials_share_a_process_but_not_where_a_node_has_several_gpus(
     started = marks("start", tmp_path / "gpu")
     assert len({mark[4] for mark in started}) == len(started) == 2
     assert {mark[5] for mark in started} <= {"0", "1"}
+
+
+def test_as_many_trials_share_a_gpu_as_fit(
+    cluster: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from nalu_ray import runner
+
+    line = f"fake layer=a lr=1,2 seeds=3 --address {cluster} --out {tmp_path} --cpus-per-trial 0.5"
+    code, text = call(f"{line} --gpus-per-trial auto", capsys)
+    assert code == 2  # Ray believes in GPUs that torch does not see
+    assert "torch sees no GPU here; give a number" in text
+
+    measured = []
+
+    def measure(spec: TrialSpec) -> tuple[int, int]:
+        measured.append(spec)
+        return 2, 10
+
+    monkeypatch.setattr(runner, "measure_gpu", measure)
+    code, text = call(f"{line} --gpus-per-trial auto", capsys)
+    assert code == 0
+    assert "0.5 GPU" in text  # two GPUs for two CPUs, two trials a CPU
+    assert [spec.gpus for spec in measured] == [0.5]
+    assert call(f"{line} --gpus-per-trial auto", capsys)[0] == 0
+    assert len(measured) == 1  # nothing to run, nothing to measure
 
 
 # -- lost workers and commands ---------------------------------------------------------------------

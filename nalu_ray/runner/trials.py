@@ -23,11 +23,17 @@ from nalu_ray.results import states
 from nalu_ray.trial import Report, Trial, TrialSpec
 
 
-def _run_trial(spec: dict[str, Any], state_seconds: float) -> Iterator[Report]:
+def _run_trial(
+    spec: dict[str, Any], state_seconds: float, report_seconds: float
+) -> Iterator[Report]:
     """Runs a trial in a worker process, report by report; the warnings go with the reports."""
     messages: list[str] = []
     with Messages(messages.append):
-        trial = Trial(TrialSpec.model_validate(spec), state_seconds=state_seconds)
+        trial = Trial(
+            TrialSpec.model_validate(spec),
+            report_seconds=report_seconds,
+            state_seconds=state_seconds,
+        )
         for report in trial:
             yield replace(report, messages=tuple(messages))
             messages.clear()
@@ -58,6 +64,7 @@ class Slot(tune.Trainable):
         self.last_step = 0
         self.spec = TrialSpec.model_validate(new_config["spec"])
         self.state_seconds = float(new_config["state_seconds"])
+        self.report_seconds = float(new_config["report_seconds"])
         return True
 
     def step(self) -> dict[str, Any]:
@@ -117,7 +124,7 @@ class Slot(tune.Trainable):
             num_gpus=self.spec.gpus,
             memory=self.spec.memory or None,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0, True),
-        ).remote(self.spec.model_dump(), self.state_seconds)
+        ).remote(self.spec.model_dump(), self.state_seconds, self.report_seconds)
 
 
 def _gpus_here() -> float:

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 import torch
 
-from nalu_ray.config import Point, Resources
+from nalu_ray.config import Point
 from nalu_ray.machine import GIB, Capacity, Node
 from nalu_ray.plan import Job, Plan, make_plan
+from nalu_ray.resources import Resources
 from nalu_ray.results import states
 from nalu_ray.results.store import Store
 from nalu_ray.scratch import scratch

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 
 import nalu_ray
-from nalu_ray.config import Point, Resources
+from nalu_ray.config import Point
 from nalu_ray.machine import GIB, Capacity, Node
 from nalu_ray.plan import Job, Plan, make_plan
+from nalu_ray.resources import Resources
 from nalu_ray.results.store import Outcome, Store
 from nalu_ray.trial import Trial
 from tests.conftest import FAKE_PACKAGE, PYTHONPATH
