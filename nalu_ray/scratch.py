@@ -22,7 +22,7 @@ _LOCK = "lock"
 
 
 @contextlib.contextmanager
-def scratch(store: Store, parent: str, keep: bool = False) -> Iterator[str]:
+def scratch(store: Store, parent: str) -> Iterator[str]:
     """Yields the name of a fresh folder ``<out>/<parent>/<name>`` and removes it in the end.
 
     A command that is killed cannot tidy up: the next one does. A lock that the system drops with
@@ -31,7 +31,6 @@ def scratch(store: Store, parent: str, keep: bool = False) -> Iterator[str]:
     Args:
         store: the results.
         parent: name of the folder that holds it.
-        keep: do not remove it.
     """
     name = uuid.uuid4().hex[:12]
     folder = None if store.folder is None else Path(store.folder, parent)
@@ -42,8 +41,7 @@ def scratch(store: Store, parent: str, keep: bool = False) -> Iterator[str]:
         try:
             yield name
         finally:
-            if not keep:
-                _remove(store.filesystem, f"{store.root}/{parent}", name)
+            _remove(store.filesystem, f"{store.root}/{parent}", name)
 
 
 @contextlib.contextmanager

@@ -182,10 +182,44 @@ def test_a_results_folder_by_uri_and_tensorboard(
     code, text = call(f"{line} --tensorboard", capsys)
     assert code == 0
     assert seeds(tmp_path / "there") == [0, 1]
+    assert re.findall(r"tensorboard --logdir (.*)", text)
+    assert list(Path(tmp_path, "there", ".tensorboard").rglob("events.out.tfevents*"))
+
+
+def test_tensorboard_shows_one_curve_a_setting(
+    cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "fake layer=a lr=1,2 seeds=5 steps=4 --seeds-per-trial 2 --max-concurrent 1"
+    code, text = call(f"{line} --tensorboard", capsys)
+    assert code == 0
     (folder,) = re.findall(r"tensorboard --logdir (.*)", text)
-    found = list(Path(folder).rglob("events.out.tfevents*"))
-    assert found
-    assert all(path.parent.name.startswith("fake_a_lr=0.1_seed") for path in found)
+    found = {path.name: scalars(path) for path in Path(folder).iterdir()}
+    assert set(found) == {"fake_a_lr=1", "fake_a_lr=2"}
+    frame = Store("results").load("fake")
+    (sid,) = frame.loc[frame["lr"] == 2.0, "setting_id"].unique()
+    own = frame[(frame["setting_id"] == sid) & (frame["metric"] == "mse")]
+    for split, rows in own.groupby("split"):
+        over_seeds = rows.groupby("step")["value"].median()
+        shown = found["fake_a_lr=2"][f"{split}/mse/median"]
+        assert shown == pytest.approx(over_seeds.to_dict())
+    assert len(own["seed"].unique()) == 5
+    assert [tag for tag in found["fake_a_lr=1"] if tag.startswith("live/")] == ["live/mse"]
+    assert not Path("results/.tune").exists()
+
+
+def scalars(folder: Path) -> dict[str, dict[int, float]]:
+    """What a run of TensorBoard's shows: tag -> step -> value. TensorBoard itself is not needed."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    (file,) = folder.iterdir()
+    data, found = file.read_bytes(), {}
+    while data:  # length, its checksum, an event, its checksum
+        length = int.from_bytes(data[:8], "little")
+        event = Event.FromString(data[12 : 12 + length])
+        data = data[16 + length :]
+        for value in event.summary.value:
+            found.setdefault(value.tag, {})[event.step] = value.simple_value
+    return found
 
 
 def test_trials_share_a_process_but_not_where_a_node_has_several_gpus(

@@ -15,15 +15,16 @@ from nalu_ray import oom
 from nalu_ray.plan import Plan
 from nalu_ray.progress import Board
 from nalu_ray.results.store import Store, StoreError
+from nalu_ray.runner.curves import Curves
 from nalu_ray.runner.failures import describe, failure, watch_failures
 from nalu_ray.runner.trials import Slot
 from nalu_ray.scratch import scratch
 from nalu_ray.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
+TUNE = ".tune"  # its own folder, below the results
 RETRIES = 3
 REPORTS_A_SECOND = 100  # of all trials together: a fifth of the driver's core
 LOGGERS = {
-    "tensorboard": ("ray.tune.logger", "TBXLoggerCallback"),
     "wandb": ("ray.air.integrations.wandb", "WandbLoggerCallback"),
     "mlflow": ("ray.air.integrations.mlflow", "MLflowLoggerCallback"),
 }
@@ -119,27 +120,28 @@ def run(
         store: where the rows go; Tune's own folder lies beside them until the end.
         fail_fast: stop after the first seed that failed.
         max_concurrent: most trials at a time.
-        loggers: names of :data:`LOGGERS`.
+        loggers: ``tensorboard``, and names of :data:`LOGGERS`.
         retries: times that a trial whose worker is lost starts again, from its last state.
         state_seconds: least time between two states of a trial.
 
     Returns:
-        Where Tune's files were kept for TensorBoard; none if it was not asked for.
+        Where the curves for TensorBoard are; none if they were not asked for.
 
     Raises:
         StoreError: rows can no longer be written, and a trial was tried again in vain.
     """
     watch_failures()
-    keep = "tensorboard" in loggers
-    parent = ".tensorboard" if keep else ".tune"
     relay = Relay(board, retries)
-    with scratch(store, parent, keep) as name:
+    callbacks = [relay, *(_logger(kind, plan) for kind in loggers if kind in LOGGERS)]
+    curves = Curves(plan, store) if "tensorboard" in loggers else None
+    callbacks += [curves] if curves else []
+    with scratch(store, TUNE) as name:
         run_config = tune.RunConfig(
             name=name,
-            storage_path=f"{store.root}/{parent}",
+            storage_path=f"{store.root}/{TUNE}",
             storage_filesystem=store.filesystem,
             failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=[relay, *(_logger(kind, plan) for kind in loggers)],
+            callbacks=callbacks,
             stop=Ending(relay, fail_fast),
             verbose=0,
         )
@@ -153,7 +155,10 @@ def run(
         tuner = tune.Tuner(Slot, param_space=space, tune_config=config, run_config=run_config)
         with _storage_errors(relay, store):
             tuner.fit()
-    return f"{store.root}/{parent}/{name}" if keep else None
+    if curves is None:
+        return None
+    curves.finish()
+    return curves.place
 
 
 def report_seconds(running: int) -> float:
@@ -189,7 +194,6 @@ def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:
 def _logger(kind: str, plan: Plan) -> Any:
     module, name = LOGGERS[kind]
     arguments = {
-        "tensorboard": {},
         "wandb": {"project": "nalu_ray", "group": plan.task.name},
         "mlflow": {"experiment_name": f"nalu_ray {plan.task.name}"},
     }

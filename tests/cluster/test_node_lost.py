@@ -80,4 +80,5 @@ def test_a_host_is_lost(on_hosts: Cluster, whole: Path) -> None:
     try:
         check(on_hosts, whole, out, lost)
     finally:
-        on_hosts.lab.boot("w2")  # as `ray down` needs it
+        on_hosts.lab.boot("w2")
+    on_hosts.until(lambda: on_hosts.nodes() == sorted(ADDRESSES.values()))  # it is taken back

@@ -51,12 +51,20 @@ host() {
     bash "$0" node "$1"
 }
 
-# A host from inside: a home of its own, with what a package index would give it.
+# A host from inside: a disk of its own, which is there again when the host was lost.
 node() {
   hostname "$1"
   veil_all
-  mount -t tmpfs -o mode=755 tmpfs /home
-  mkdir -p /run/sshd "/home/$SSH_USER"
+  mkdir -p /run/sshd "$LAB/disks/$1"
+  mount --bind "$LAB/disks/$1" /home
+  test -e "/home/$SSH_USER" || furnish
+  exec /usr/sbin/sshd -D -e -f /dev/null -o Port=22 -o HostKey="$LAB/keys/host" -o PidFile=none \
+    -o UsePAM=no -o MaxStartups=100
+}
+
+# A home with what a package index would give it.
+furnish() {
+  mkdir "/home/$SSH_USER"
   cd "/home/$SSH_USER"
   cp -r /etc/skel/. .
   mkdir -p .ssh .config/pip .local/bin
@@ -70,8 +78,6 @@ node() {
   chmod -R go-w .
   chown -R "$SSH_USER" .
   cd /
-  exec /usr/sbin/sshd -D -e -f /dev/null -o Port=22 -o HostKey="$LAB/keys/host" -o PidFile=none \
-    -o UsePAM=no -o MaxStartups=100
 }
 
 HERE=$(dirname "$0")
