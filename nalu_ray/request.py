@@ -38,7 +38,7 @@ examples:
       two seeds of every layer, in this process and without Ray
   python -m nalu_ray.tune static op=mul --print-config
       the sweep as YAML: save it, change it, run it with --config FILE
-  python -m nalu_ray.tune static --preset paper --address auto --gpus-per-trial 0.25
+  python -m nalu_ray.tune static --preset paper --address auto --gpus-per-trial auto
       the published sweep, on the cluster that this machine belongs to
   python -m nalu_ray.tune static --help
       the fields of a task

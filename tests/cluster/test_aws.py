@@ -20,7 +20,7 @@ from nalu_ray.results.store import Store
 from .hosts import ADDRESSES, GATEWAY, ROOT, Lab, lab
 from .up import Cluster, results
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
 ACCOUNT = Path(__file__).parent / "lab" / "account.py"
 AWS = {

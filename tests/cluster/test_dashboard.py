@@ -17,7 +17,7 @@ from tests.conftest import PYTHONPATH
 
 from .hosts import require
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.browser, pytest.mark.timeout(900)]
 
 # ends with its input
 HEAD = """

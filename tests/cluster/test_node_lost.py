@@ -15,7 +15,7 @@ from .commands import call, rows
 from .hosts import ADDRESSES
 from .up import Cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
 # a slot for each CPU of three hosts
 SWEEP = (

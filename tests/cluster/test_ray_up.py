@@ -11,7 +11,7 @@ from .commands import call, rows
 from .hosts import ADDRESSES
 from .up import DASHBOARD, Cluster, results
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
 SWEEP = "static --preset smoke layer=nac,nalu op=add,mul steps=1500 seeds=4 --seeds-per-trial 1"
 
