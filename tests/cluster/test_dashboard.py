@@ -15,6 +15,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.conftest import PYTHONPATH
 
+from .commands import until
 from .hosts import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.browser, pytest.mark.timeout(900)]
@@ -91,8 +92,10 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
         command = ["--", sys.executable, "-m", "nalu_ray.tune", *LINE.split()]
         out = ["--address", "auto", "--out", str(tmp_path / "results")]
         ray = str(Path(sys.executable).with_name("ray"))
-        subprocess.run(
-            [ray, *submit, *command, *out], env=environment(token), check=True, timeout=240
+        submitted = [ray, *submit, *command, *out]
+        # refused while the node's agent is not up yet
+        until(
+            lambda: subprocess.run(submitted, env=environment(token), check=False).returncode == 0
         )
 
         page.goto(f"{address}/#/jobs")

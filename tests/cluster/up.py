@@ -34,7 +34,6 @@ def on_premise(lab: Lab) -> dict[str, Any]:
     """The shipped file for the lab: other addresses, user and key."""
     text = (ROOT / "cluster" / "on_premise.yaml").read_text(encoding="utf-8")
     config: dict[str, Any] = yaml.safe_load(text)
-    config["rsync_exclude"] = [".git", ".venv", "__pycache__"]  # TEMP
     head, *workers = (ADDRESSES[name] for name in lab.hosts)
     config["provider"] |= {"head_ip": head, "worker_ips": workers}
     config["auth"] |= {"ssh_user": lab.user, "ssh_private_key": str(lab.key)}

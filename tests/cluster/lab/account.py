@@ -54,7 +54,7 @@ def instances() -> list[dict[str, Any]]:
             "type": found["InstanceType"],
             "state": found["State"]["Name"],
             "spot": found.get("InstanceLifecycle") == "spot",
-            "profile": found["IamInstanceProfile"]["Arn"].rsplit("/", 1)[1],
+            "profile": found.get("IamInstanceProfile", {"Arn": ""})["Arn"].rpartition("/")[2],
         }
         for page in pages
         for found in page["Instances"]
