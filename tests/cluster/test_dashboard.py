@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,37 +21,44 @@ from .hosts import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.browser, pytest.mark.timeout(900)]
 
-# ends with its input
-HEAD = """
-import ray, sys
-context = ray.init(address="local", num_cpus=2, object_store_memory=100 * 2**20, _memory=4 * 2**30)
-print("dashboard", context.dashboard_url, flush=True)
-sys.stdin.read()
-"""
+RAY = str(Path(sys.executable).with_name("ray"))
 LINE = "static layer=nac,nalu op=mul steps=1000000 seeds=10 --seeds-per-trial 10"
 NAMES = ("static nac mul lr=0.2 seeds 0-9", "static nalu mul lr=0.2 seeds 0-9")
 WAIT = 240_000
 
 
 @contextmanager
-def ray_with_token(token: str, folder: Path) -> Iterator[str]:
-    """A Ray on this machine that lets in who has the token; the address of its dashboard."""
+def ray_with_token(token: str) -> Iterator[str]:
+    """A Ray on this machine that lets in who has the token, beside any other; its dashboard."""
+    dashboard, agent = free_port(), free_port()
+    options = ["--head", "--block", "--port=0", "--num-cpus=2", "--object-store-memory=100000000"]
+    ports = [f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"]
     head = subprocess.Popen(
-        [sys.executable, "-c", HEAD],
+        [RAY, "start", *options, *ports],
         env=environment(token),
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        text=True,
+        start_new_session=True,
     )
     try:
-        assert head.stdin is not None
-        assert head.stdout is not None
-        found = next(line for line in head.stdout if line.startswith("dashboard "))
-        yield f"http://{found.split()[1]}"
+        until(lambda: listens(dashboard))
+        yield f"http://127.0.0.1:{dashboard}"
     finally:
-        head.communicate(timeout=120)
+        head.terminate()  # it takes what it started along
+        head.wait(timeout=120)
+        until(lambda: not listens(dashboard))
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as knock:
+        return knock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def environment(token: str) -> dict[str, str]:
@@ -87,12 +95,11 @@ def browser(address: str, token: str) -> Iterator[Page]:
 def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
     require({"/usr/bin/chromium": "chromium"})
     token = secrets.token_hex(16)
-    with ray_with_token(token, tmp_path) as address, browser(address, token) as page:
+    with ray_with_token(token) as address, browser(address, token) as page:
         submit = ["job", "submit", "--address", address, "--submission-id", "static-1", "--no-wait"]
         command = ["--", sys.executable, "-m", "nalu_ray.tune", *LINE.split()]
         out = ["--address", "auto", "--out", str(tmp_path / "results")]
-        ray = str(Path(sys.executable).with_name("ray"))
-        submitted = [ray, *submit, *command, *out]
+        submitted = [RAY, *submit, *command, *out]
         # refused while the node's agent is not up yet
         until(
             lambda: subprocess.run(submitted, env=environment(token), check=False).returncode == 0
