@@ -111,7 +111,7 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
 
         page.goto(f"{address}/#/jobs/static-1")
         while not page.get_by_text("seeds, 0 failed").count():  # our line, in the driver's log
-            page.get_by_role("button", name="Refresh").click()
+            page.get_by_role("button", name="Refresh", exact=True).click()
             page.wait_for_timeout(2000)
         page.get_by_role("heading", name="Task Table").click()
         for name in NAMES:
