@@ -65,6 +65,7 @@ def environment(token: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     return {
         **kept,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": PYTHONPATH,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
@@ -97,9 +98,8 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
     token = secrets.token_hex(16)
     with ray_with_token(token) as address, browser(address, token) as page:
         submit = ["job", "submit", "--address", address, "--submission-id", "static-1", "--no-wait"]
-        command = ["--", sys.executable, "-m", "nalu_ray.tune", *LINE.split()]
         out = ["--address", "auto", "--out", str(tmp_path / "results")]
-        submitted = [RAY, *submit, *command, *out]
+        submitted = [RAY, *submit, "--", "python", "-m", "nalu_ray.tune", *LINE.split(), *out]
         # refused while the node's agent is not up yet
         until(
             lambda: subprocess.run(submitted, env=environment(token), check=False).returncode == 0
@@ -113,10 +113,14 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
         while not page.get_by_text("seeds, 0 failed").count():  # our line, in the driver's log
             page.get_by_role("button", name="Refresh", exact=True).click()
             page.wait_for_timeout(2000)
+        for name in ("Ray Core Overview", "Task Timeline", "Cluster status and autoscaler"):
+            page.get_by_role("heading", name=name).click()  # out of the picture
         page.get_by_role("heading", name="Task Table").click()
         for name in NAMES:
             expect(page.get_by_text(name).first).to_be_visible(timeout=WAIT)
-        page.screenshot(path=tmp_path / "job.png", full_page=True)
+        page.set_viewport_size({"width": 1280, "height": 1900})  # docs/figures/dashboard.png
+        page.wait_for_timeout(2000)
+        page.screenshot(path=tmp_path / "job.png")
 
         page.goto(f"{address}/#/actors")
         slot = page.get_by_text("static: a slot for trials (see the tasks)")
