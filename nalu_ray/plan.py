@@ -9,6 +9,8 @@ How a setting's missing seeds become trials, always the same way for the same pl
 3. A trial whose memory would not fit its slot is halved until it does; so is, once more, the block
    that ran out of memory before.
 4. Blocks of one setting are equally large (give or take one); the longest trials start first.
+5. Before all that, a block that an unfinished trial kept a state of is a trial again, whatever the
+   machine is now, as long as it fits.
 
 A seed's numbers do not depend on the block it is in.
 """
@@ -34,6 +36,7 @@ from nalu_ray.trial import TrialSpec
 _RANGES_SHOWN = 4
 
 Stored = Mapping[tuple[str, int], Outcome]
+Block = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """What the command line says beside the points: where rows go and what a trial may use."""
+    """What the command line says beside the points: where rows go and what a trial may use.
+
+    ``kept`` has the setting and the seeds of each state that an unfinished trial left there.
+    """
 
     out: str
     resources: Resources
@@ -79,6 +85,7 @@ class Job:
     rerun_failed: bool = False
     command: str = ""
     commit: str | None = None
+    kept: Sequence[tuple[str, Block]] = ()
 
 
 def make_plan(
@@ -96,11 +103,14 @@ def make_plan(
     labels = _labels(task, points)
     trials = []
     for point in to_do:
-        seeds = missing[point.setting.id]
-        width = min(widest(job.resources), math.ceil(len(seeds) / pieces))
-        width = fitting(task, point, min([width, *_after_oom(point, stored)]), share)
-        name = labels[point.setting.id]
-        trials += [_spec(task, point, block, name, job) for block in blocks(seeds, width)]
+        sid = point.setting.id
+        most = min([len(missing[sid]), *_after_oom(point, stored)])
+        most = fitting(task, point, most, share)
+        begun = list(_begun(job.kept, sid, missing[sid], most))
+        seeds = sorted(set(missing[sid]).difference(*begun))
+        width = min(widest(job.resources), math.ceil(len(seeds) / pieces), most)
+        found = [*begun, *(blocks(seeds, width) if seeds else [])]
+        trials += [_spec(task, point, block, labels[sid], job) for block in found]
     memory = max((trial.memory for trial in trials), default=0)
     # one size for all, so that a worker that is done takes whichever trial is next
     sized = [trial.model_copy(update={"memory": memory}) for trial in trials]
@@ -150,6 +160,17 @@ def _missing(point: Point, stored: Stored, rerun_failed: bool) -> tuple[int, ...
         return outcome is None or (rerun_failed and not outcome.ok)
 
     return tuple(seed for seed in point.seeds if wanted(seed))
+
+
+def _begun(
+    kept: Sequence[tuple[str, Block]], setting_id: str, missing: Sequence[int], most: int
+) -> Iterator[Block]:
+    """Blocks of a setting to go on with: none of their seeds is stored, or in two of them."""
+    left = set(missing)
+    for sid, block in kept:
+        if sid == setting_id and left.issuperset(block) and 0 < len(block) <= most:
+            left -= set(block)
+            yield block
 
 
 def _after_oom(point: Point, stored: Stored) -> Iterator[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import importlib.util
 import os
 import platform
 import subprocess
@@ -28,6 +30,19 @@ def provenance() -> dict[str, Any]:
             "gpus": _gpus(),
         },
     }
+
+
+@functools.cache
+def code_digest() -> str:
+    """Returns a digest of this package's source as it lies here, whatever its history says."""
+    digest = hashlib.sha256()
+    for package in ("envs", "nalu_ray"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or []:
+            for file in sorted(Path(folder).rglob("*.py")):
+                digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def commit() -> str | None:

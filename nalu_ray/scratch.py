@@ -18,12 +18,15 @@ try:
 except ImportError:  # Windows: nothing tells a killed command's folder from a live one's
     fcntl = None  # type: ignore[assignment]
 
+MARK = "mark"
 _LOCK = "lock"
 
 
 @contextlib.contextmanager
 def scratch(store: Store, parent: str) -> Iterator[str]:
     """Yields the name of a fresh folder ``<out>/<parent>/<name>`` and removes it in the end.
+
+    In it lies an empty file :data:`MARK`, by which others know the results folder.
 
     A command that is killed cannot tidy up: the next one does. A lock that the system drops with
     the process tells whether a folder's command still runs, so two at once are safe.
@@ -39,6 +42,7 @@ def scratch(store: Store, parent: str) -> Iterator[str]:
             _remove_abandoned(folder)
             stack.enter_context(_locked(folder / name))
         try:
+            store.put(f"{store.root}/{parent}/{name}/{MARK}", b"")
             yield name
         finally:
             _remove(store.filesystem, f"{store.root}/{parent}", name)
@@ -64,7 +68,7 @@ def _make(folder: Path) -> None:
 def _remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"*/{_LOCK}"):
         if fcntl:
-            with contextlib.suppress(OSError), open(lock, "rb") as file:
+            with contextlib.suppress(OSError), open(lock, "r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 for path in lock.parent.iterdir():  # the lock last: by it the next one finds it
                     if path != lock:

@@ -12,7 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class TrialSpec(BaseModel):
-    """What a worker needs to run one trial: plain values, the same in every process."""
+    """What a worker needs to run one trial: plain values, the same in every process.
+
+    Attributes:
+        mark: of the results folder, see :class:`nalu_ray.results.store.Store`.
+        code: digest of the source that must run it; empty for any.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,6 +34,8 @@ class TrialSpec(BaseModel):
     gpus: float = 0.0
     memory: int = 0
     processes: int = 0
+    mark: str = ""
+    code: str = ""
 
     @property
     def share(self) -> float:

@@ -24,6 +24,7 @@ from nalu_ray.progress import Board
 from nalu_ray.provenance import commit
 from nalu_ray.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.resources import Resources
+from nalu_ray.results import states
 from nalu_ray.results.store import StoreError
 from nalu_ray.trial_spec import TrialSpec
 
@@ -103,6 +104,7 @@ def _plan(request: Request, capacity: Capacity, resources: Resources | None = No
         rerun_failed=options.rerun_failed,
         command=f"python -m nalu_ray.tune {request.command}",
         commit=commit(),
+        kept=states.blocks(request.store, request.task.name),
     )
     stored = request.store.outcomes(request.task.name)
     return make_plan(request.task, request.points, stored, job, capacity)
@@ -120,6 +122,7 @@ def _run(request: Request, console: Console) -> int:
         if plan.trials and not request.options.local and session is None:
             session = _session(request, capacity, stack)
         if plan.trials and session and request.sweep.resources.gpus_per_trial == "auto":
+            _print(console, ["measuring what the largest block takes of a GPU"])
             plan = _share_gpus(request, capacity)
         if not request.options.quiet:
             _print(console, [session.describe()] if session else [])

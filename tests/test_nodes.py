@@ -9,6 +9,7 @@ import pytest
 
 from nalu_ray import __version__
 from nalu_ray.config import ConfigError
+from nalu_ray.provenance import code_digest
 from nalu_ray.results.store import Store
 from nalu_ray.runner import nodes
 from nalu_ray.runner.nodes import Answer, check_nodes
@@ -37,6 +38,7 @@ def check(
 
 def test_nodes_like_this_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert HERE.version == __version__
+    assert HERE.code == code_digest()
     assert HERE.sees
     assert check(monkeypatch, tmp_path, HERE, HERE) == []
 

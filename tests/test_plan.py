@@ -244,6 +244,44 @@ def test_what_never_fits_is_refused_with_the_arithmetic(
     assert "fits nowhere" in str(caught.value)
 
 
+# -- unfinished trials -----------------------------------------------------------------------------
+
+
+def dealt(
+    task: Any, wanted: list[Point], kept: list[tuple[str, tuple[int, ...]]], **changes: Any
+) -> list[tuple[int, ...]]:
+    """The blocks of a plan on four CPUs where states of some are kept."""
+    machine = changes.pop("machine", capacity(4))
+    stored = changes.pop("stored", {})
+    job = Job("out", Resources(seeds_per_trial=100, **changes), 10.0, kept=kept)
+    return sorted(trial.seeds for trial in make_plan(task, wanted, stored, job, machine).trials)
+
+
+def test_a_block_with_a_state_is_a_trial_again_whatever_the_machine_is(fake: Any) -> None:
+    (wanted,) = points(fake, 1, 8)
+    sid = wanted.setting.id
+    assert dealt(fake, [wanted], []) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert dealt(fake, [wanted], [(sid, tuple(range(8)))]) == [tuple(range(8))]
+    assert dealt(fake, [wanted], [(sid, (1, 4, 5))]) == [(0,), (1, 4, 5), (2, 3), (6, 7)]
+    of_another = [("other", (0, 1, 2))]
+    assert dealt(fake, [wanted], of_another) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_a_state_of_what_is_not_missing_or_too_large_does_not_count(fake: Any) -> None:
+    (wanted,) = points(fake, 1, 4)
+    sid = wanted.setting.id
+    one = capacity(1)
+    assert dealt(fake, [wanted], [(sid, (2, 3, 4))], machine=one) == [(0, 1, 2, 3)]
+    twice = [(sid, (0, 1)), (sid, (1, 2)), (sid, ())]
+    assert dealt(fake, [wanted], twice, machine=one) == [(0, 1), (2, 3)]
+    done = store(wanted, 0)
+    assert dealt(fake, [wanted], [(sid, (0, 1))], machine=one, stored=done) == [(1, 2, 3)]
+    (large,) = points(fake, 1, 4, hidden=1024)
+    little = capacity(1, memory=WORKER_BYTES + 2 * GIB)
+    kept = [(large.setting.id, (0, 1, 2, 3))]
+    assert dealt(fake, [large], kept, machine=little) == [(0, 1), (2, 3)]
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 

@@ -21,9 +21,10 @@ import torch
 from nalu_ray.machine import GIB
 from nalu_ray.messages import Messages
 from nalu_ray.placement import WORKER_BYTES
+from nalu_ray.provenance import code_digest
 from nalu_ray.results import states
 from nalu_ray.results.store import COMPLETED, Store, StoreError
-from nalu_ray.trial import Trial, TrialSpec
+from nalu_ray.trial import NodeError, Trial, TrialSpec
 
 from .conftest import PYTHONPATH
 
@@ -112,6 +113,43 @@ def test_a_killed_process_is_taken_up_where_its_state_was_kept(fake: Any, tmp_pa
     list(Trial(spec(fake, tmp_path / "whole", steps=6)))
     values = stored(tmp_path).query("metric == 'mse'").value
     assert list(values) == list(stored(tmp_path / "whole").query("metric == 'mse'").value)
+
+
+def test_a_state_says_what_it_is_of(fake: Any, tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    assert states.blocks(store, "fake") == []
+    made = spec(fake, tmp_path, seeds=(4, 2))
+    for report in Trial(made, report_seconds=0, state_seconds=0):
+        if report.step == 2:
+            break
+    assert states.blocks(store, "fake") == [(made.setting_id, (4, 2))]
+    (about,) = (tmp_path / ".states" / "fake").glob("*.json")
+    text = about.read_text()
+    for damaged in ("", "[]", "{}", "null", text.replace("4", '"x"'), text.replace("[4, 2]", "4")):
+        about.write_text(damaged)
+        assert states.blocks(store, "fake") == []
+    list(Trial(made, report_seconds=0))
+    assert not (tmp_path / ".states").exists()
+
+
+def test_a_node_with_other_code_is_refused(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path)
+    Trial(made).check_node()
+    Trial(made.model_copy(update={"code": code_digest()})).check_node()
+    with pytest.raises(NodeError, match=f"other code .digest {code_digest()}. than this .*abc"):
+        Trial(made.model_copy(update={"code": "abc"})).check_node()
+
+
+def test_a_node_that_does_not_see_the_results_is_refused(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path / "results").model_copy(update={"mark": ".tune/x/mark"})
+    with pytest.raises(NodeError, match=r"does not see .*results .* must be a shared folder"):
+        Trial(made).check_node()
+    Store(made.out).put(f"{made.out}/.tune/x/mark", b"")
+    Trial(made).check_node()
+    list(Trial(made))
+    assert len(stored(tmp_path / "results")) == 6
+    (manifest,) = Store(made.out).manifests("fake")
+    assert "mark" not in manifest["spec"]
 
 
 def test_a_state_that_does_not_fit_is_told_and_left(

@@ -86,7 +86,7 @@ def _rules(config: dict[str, Any], allow_open: bool) -> tuple[list[str], list[st
 def _without(config: dict[str, Any], paths: list[tuple[Any, ...]]) -> dict[str, Any]:
     """Returns a copy without what has the wrong shape, so that the rest can be looked at."""
     copied = copy.deepcopy(config)
-    for path in sorted(paths, key=len, reverse=True):
+    for path in sorted(set(paths), key=len, reverse=True):
         holder: Any = copied
         for step in path[:-1]:
             holder = holder[step]

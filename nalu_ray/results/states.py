@@ -1,22 +1,49 @@
-"""What unfinished trials go on from, kept below the results: ``<out>/.states/<task>/<key>.pt``."""
+"""What unfinished trials go on from, kept below the results: ``<out>/.states/<task>/<key>.pt``.
+
+Beside each, ``<key>.json`` says which setting and seeds it is of.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Sequence
 
 from nalu_ray.results import files
 from nalu_ray.results.store import Store, StoreError
 
 
-def save(store: Store, task: str, key: str, data: bytes) -> None:
+def save(
+    store: Store,
+    task: str,
+    key: str,
+    data: bytes,
+    *,
+    setting_id: str = "",
+    seeds: Sequence[int] = (),
+) -> None:
     """Keeps a trial's state in place of what it kept before.
 
     Raises:
         StoreError: it could not be written; what was kept before is still there.
     """
     file = path(store, task, key)
-    try:
-        files.write_whole(store.filesystem, file, data)
-    except OSError as error:
-        raise StoreError(f"cannot write {file}: {error}") from error
+    about = json.dumps({"setting_id": setting_id, "seeds": list(seeds)})
+    store.put(f"{file.removesuffix('.pt')}.json", about.encode())
+    store.put(file, data)
+
+
+def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Returns the setting and the seeds of each state that is kept; none of what cannot be read."""
+    found = []
+    for item in files.list_folder(store.filesystem, f"{store.root}/.states/{task}"):
+        if item.extension == "pt":
+            try:
+                with store.filesystem.open_input_stream(f"{item.path[:-3]}.json") as stream:
+                    about = json.loads(stream.read())
+                found.append((str(about["setting_id"]), tuple(map(int, about["seeds"]))))
+            except (OSError, ValueError, LookupError, TypeError):
+                continue
+    return sorted(found)
 
 
 def load(store: Store, task: str, key: str) -> bytes | None:
@@ -39,7 +66,8 @@ def load(store: Store, task: str, key: str) -> bytes | None:
 def drop(store: Store, task: str, key: str) -> None:
     """Removes what :func:`save` kept if it can, and the folder with the last of it."""
     file = path(store, task, key)
-    files.remove_quietly(store.filesystem, file)
+    for name in (file, f"{file.removesuffix('.pt')}.json"):
+        files.remove_quietly(store.filesystem, name)
     files.remove_if_empty(store.filesystem, file.rsplit("/", 1)[0])
     files.remove_if_empty(store.filesystem, file.rsplit("/", 2)[0])
 

@@ -61,17 +61,20 @@ class Store:
 
     Args:
         out: folder or URI; a folder is made absolute, so a worker process sees the same one.
+        mark: path below it of a file without which nothing is written: another machine's folder
+            of that name, or the empty one below a disk that is gone, does not have it.
 
     Raises:
         StoreError: the place cannot be made or reached.
     """
 
-    def __init__(self, out: str) -> None:
+    def __init__(self, out: str, mark: str = "") -> None:
         try:
             self.filesystem, self.root = files.resolve(out)
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"out={out}: cannot be used as a results folder: {error}") from error
         self.out = out if "://" in out else self.root
+        self.mark = mark
         self._warned: set[str] = set()
 
     @property
@@ -81,6 +84,19 @@ class Store:
 
     # -- writing -----------------------------------------------------------------------------
 
+    def put(self, path: str, data: bytes) -> None:
+        """Writes a file whole, or not at all.
+
+        Raises:
+            StoreError: it could not be written, or the mark is not there.
+        """
+        try:
+            if self.mark:
+                self.filesystem.open_input_stream(f"{self.root}/{self.mark}").close()
+            files.write_whole(self.filesystem, path, data)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error}") from error
+
     def check_writable(self, task: str) -> None:
         """Writes and removes a small file, and what writers killed long ago left behind.
 
@@ -88,7 +104,7 @@ class Store:
             StoreError: the place cannot be written, with the system's reason.
         """
         path = self._path(task, f"probe-{uuid.uuid4().hex}")
-        self._write(path, b"")
+        self.put(path, b"")
         files.remove_quietly(self.filesystem, path)
         files.remove_stale(self.filesystem, f"{self.root}/{task}")
 
@@ -127,7 +143,7 @@ class Store:
         parts |= {".json": _json(manifest), ".parquet": files.encode(table)}
         try:
             for ending, data in parts.items():
-                self._write(f"{path}{ending}", data)
+                self.put(f"{path}{ending}", data)
         except StoreError:
             for ending in parts:
                 files.remove_quietly(self.filesystem, f"{path}{ending}")
@@ -136,12 +152,12 @@ class Store:
 
     def write_specs(self, specs: TaskSpecs) -> None:
         """Keeps the task's tables and figures beside its rows."""
-        self._write(self._path(specs.task, "specs.json"), specs.model_dump_json(indent=1).encode())
+        self.put(self._path(specs.task, "specs.json"), specs.model_dump_json(indent=1).encode())
 
     def write_text(self, task: str, name: str, text: str) -> str:
         """Keeps a text (a traceback) beside the rows and returns its path."""
         path = self._path(task, name)
-        self._write(path, text.encode(errors="backslashreplace"))
+        self.put(path, text.encode(errors="backslashreplace"))
         return path
 
     # -- reading -----------------------------------------------------------------------------
@@ -222,12 +238,6 @@ class Store:
 
     def _read(self, task: str, columns: Sequence[str] | None) -> dict[str, pa.Table]:
         return files.read_tables(self.filesystem, self._files(task), task, columns, self._warned)
-
-    def _write(self, path: str, data: bytes) -> None:
-        try:
-            files.write_whole(self.filesystem, path, data)
-        except OSError as error:
-            raise StoreError(f"cannot write {path}: {error}") from error
 
     def _warn(self, path: str, text: str) -> None:
         if path not in self._warned:

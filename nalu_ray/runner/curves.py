@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import shutil
 import tempfile
 import uuid
 from pathlib import Path
@@ -38,7 +36,8 @@ class Curves(tune.Callback):
     def __init__(self, plan: Plan, store: Store) -> None:
         self.plan, self.store = plan, store
         self.name = uuid.uuid4().hex[:12]
-        self.folder = Path(store.folder or tempfile.mkdtemp(), PARENT, self.name)
+        self.temporary = tempfile.TemporaryDirectory()  # gone with this object
+        self.folder = Path(store.folder or self.temporary.name, PARENT, self.name)
         self.first = {trial.setting_id: trial.key for trial in reversed(plan.trials)}
         self.writers: dict[str, SummaryWriter] = {}
 
@@ -79,5 +78,3 @@ class Curves(tune.Callback):
             writer.close()
         if self.store.folder is None:
             fs.copy_files(str(self.folder), self.place, fs.LocalFileSystem(), self.store.filesystem)
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.folder.parents[1])

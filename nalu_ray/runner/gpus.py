@@ -9,6 +9,8 @@ import ray
 from nalu_ray.config import ConfigError
 from nalu_ray.trial import Trial, TrialSpec
 
+WAIT_SECONDS = 1800  # a node with a GPU may have to be started first
+
 
 def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
     """Runs a trial up to its first report on a GPU of its own, and stores nothing.
@@ -25,7 +27,7 @@ def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
         name=f"memory of {spec.label}", num_cpus=spec.share, num_gpus=1, memory=spec.memory or None
     )
     try:
-        found: tuple[int, int] = ray.get(asked.remote(whole.model_dump()))
+        found: tuple[int, int] = ray.get(asked.remote(whole.model_dump()), timeout=WAIT_SECONDS)
     except ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import socket
@@ -80,7 +81,7 @@ def connect(address: str) -> Iterator[Session]:
         try:
             _knock(address)
             dashboard = stack.enter_context(_ray(address=address))
-        except (OSError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise ConfigError([f"--address {address}: {error}"]) from error
         yield Session(_capacity(address), dashboard, ours=False)
 
@@ -117,7 +118,8 @@ def _capacity(address: str) -> Capacity:
 
 
 def _node(resources: Mapping[str, float]) -> Node:
-    memory = int(resources.get("memory", 2**62))  # what a file leaves out is as large as is needed
+    # an autoscaler places nothing that asks for memory on what says nothing of it
+    memory = int(resources.get("memory", 0))
     return Node(resources.get("CPU", 0), resources.get("GPU", 0), memory)
 
 
@@ -131,8 +133,10 @@ def _addable(alive: int) -> list[dict[str, float]]:
             for name, kind in types.items()
             if name != head
         ]
-        room = config["max_workers"] - (alive - 1)
-        return [found for found, most in groups for _ in range(min(most, room))]
+        room = max(0, config["max_workers"] - (alive - 1))
+        # in turn, as none of them has a claim to all the room
+        turns = itertools.zip_longest(*([found] * most for found, most in groups))
+        return [found for turn in turns for found in turn if found is not None][:room]
     told = ray._private.state.state.get_cluster_config()
     kinds = [] if told is None else told.node_group_configs
     return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]

@@ -12,14 +12,16 @@ from ray import tune
 from ray.tune.result import DONE
 
 from nalu_ray import oom
+from nalu_ray.config import ConfigError
 from nalu_ray.plan import Plan
 from nalu_ray.progress import Board
+from nalu_ray.provenance import code_digest
 from nalu_ray.results.store import Store, StoreError
 from nalu_ray.runner.curves import Curves
 from nalu_ray.runner.failures import describe, failure, watch_failures
 from nalu_ray.runner.trials import Slot
-from nalu_ray.scratch import scratch
-from nalu_ray.trial import STATE_SECONDS, Report, Trial, TrialSpec
+from nalu_ray.scratch import MARK, scratch
+from nalu_ray.trial import STATE_SECONDS, NodeError, Report, Trial, TrialSpec
 
 TUNE = ".tune"  # its own folder, below the results
 RETRIES = 3
@@ -46,7 +48,7 @@ class Relay(_OfThisCommand, tune.Callback):
     def __init__(self, board: Board, retries: int) -> None:
         super().__init__(board)
         self.retries = retries
-        self.unwritable: StoreError | None = None
+        self.unusable: StoreError | NodeError | None = None
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.board.tick()
@@ -75,19 +77,21 @@ class Relay(_OfThisCommand, tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         spec = _spec(trial)
         _, step = self.board.running.get(trial.trial_id, (spec, 0))
-        gone = Trial(spec)
+        gone, error = Trial(spec), failure()
         try:
-            reason = oom.reason(spec, failure()) or describe(failure())
+            if isinstance(error, StoreError | NodeError):  # of its node: the seeds are well
+                raise error
+            reason = oom.reason(spec, error) or describe(error)
             gone.fail_with(f"{reason} (retries: {self.retries})", step)
-        except StoreError as error:
-            self.unwritable = error
-            gone.failed = dict.fromkeys(spec.seeds, str(error))
+        except (StoreError, NodeError) as found:
+            self.unusable = found
+            gone.failed = dict.fromkeys(spec.seeds, str(found))
         report = Report(step, spec.steps, done=True, failed=gone.failed)
         self.board.report(trial.trial_id, spec, report)
 
 
 class Ending(_OfThisCommand, tune.Stopper):
-    """Ends the sweep once nothing can be stored any more or, if asked for, a seed has failed."""
+    """Ends the sweep once a node cannot be used or, if asked for, a seed has failed."""
 
     def __init__(self, relay: Relay, fail_fast: bool) -> None:
         super().__init__(relay.board)
@@ -98,7 +102,7 @@ class Ending(_OfThisCommand, tune.Stopper):
 
     def stop_all(self) -> bool:
         failed = self.fail_fast and self.board.seeds_failed > 0
-        return failed or self.relay.unwritable is not None
+        return failed or self.relay.unusable is not None
 
 
 def run(
@@ -129,6 +133,7 @@ def run(
 
     Raises:
         StoreError: rows can no longer be written, and a trial was tried again in vain.
+        ConfigError: a node that came later runs other code, or does not see the results folder.
     """
     watch_failures()
     relay = Relay(board, retries)
@@ -145,7 +150,8 @@ def run(
             stop=Ending(relay, fail_fast),
             verbose=0,
         )
-        specs = [spec.model_dump(mode="json") for spec in plan.trials]
+        place = {"mark": f"{TUNE}/{name}/{MARK}", "code": code_digest()}
+        specs = [{**spec.model_dump(mode="json"), **place} for spec in plan.trials]
         space = {
             "spec": tune.grid_search(specs),
             "state_seconds": state_seconds,
@@ -173,13 +179,22 @@ def _storage_errors(relay: Relay, store: Store) -> Iterator[None]:
     try:
         yield
     except Exception as found:  # where trials cannot write, Tune cannot end well either
-        if relay.unwritable is None and not isinstance(found, OSError):
+        if relay.unusable is None and not isinstance(found, OSError):
             raise
         error = found
-    if relay.unwritable or error:
-        what = relay.unwritable or f"cannot write {store.root}: {error}"
+    if isinstance(relay.unusable, NodeError):
+        raise ConfigError([_last_line(relay.unusable)])
+    if relay.unusable or error:
+        what = (
+            _last_line(relay.unusable) if relay.unusable else f"cannot write {store.root}: {error}"
+        )
         text = "what was finished before is stored; once this works again, the same command goes on"
         raise StoreError(f"{what}; {text}")
+
+
+def _last_line(error: Exception) -> str:
+    """Returns an error's text without the tracebacks that Ray puts before it."""
+    return re.sub(r"^[\w.]*Error: ", "", str(error).strip().splitlines()[-1])
 
 
 def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:

@@ -34,6 +34,7 @@ def _run_trial(
             report_seconds=report_seconds,
             state_seconds=state_seconds,
         )
+        trial.check_node()
         for report in trial:
             yield replace(report, messages=tuple(messages))
             messages.clear()

@@ -107,6 +107,7 @@ class Lab:
 
     def kill(self, name: str) -> None:
         """Ends a host as a loss of power does."""
+        self.call("ip", "link", "set", f"v-{name}", "down")  # nobody is told
         os.kill(self._first(name), 9)
         self.hosts[name].wait(timeout=60)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import pytest
 
 from nalu_ray.results.store import Store
 
-from .commands import command, finish, stored
+from .commands import command, finish, stored, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -17,8 +18,14 @@ LINE = "fake layer=a lr=1 steps=1 seeds=1000 --seeds-per-trial 1"
 
 def test_a_thousand_trials(fake: Any) -> None:
     with command(LINE) as process:
+        driver, curve = psutil.Process(process.pid), []
+        for count in (250, 500, 750, 980):
+            until(lambda count=count: len(stored("results", "fake")) >= count, 800)
+            curve.append(driver.memory_info().rss / 2**20)
         code, text = finish(process, 840)
     assert code == 0, text[-2000:]
+    # what it keeps of a trial, benchmarks/many_trials.py has the curve: 60 KiB, not a megabyte
+    assert curve[-1] - curve[0] < 200, curve
     assert "1,000 trials, " in text
     outcomes = Store("results").outcomes("fake")
     assert sorted(outcome.seed for outcome in outcomes.values()) == list(range(1000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +66,19 @@ def vanish(folder: Path) -> Callable[[], None]:
     return back
 
 
+def move_away(folder: Path) -> Callable[[], None]:
+    """As when a disk is unmounted: below it is a folder that could be written to."""
+    away = folder.with_name("away")
+    folder.rename(away)
+
+    def back() -> None:
+        assert not list(folder.glob("fake/*"))
+        shutil.rmtree(folder, ignore_errors=True)
+        away.rename(folder)
+
+    return back
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "fake").glob("*-*.*")}
 
@@ -110,9 +124,12 @@ def test_a_disk_that_turns_read_only(tmp_path: Path, cluster: str) -> None:
         spoiled_midway(tmp_path / "results", cluster, read_only, "Read-only file system")
 
 
-def test_a_folder_that_vanishes(tmp_path: Path, cluster: str) -> None:
+@pytest.mark.parametrize(("spoil", "reason"), [(vanish, "ot a directory"), (move_away, "/mark")])
+def test_a_folder_that_vanishes(
+    tmp_path: Path, cluster: str, spoil: Callable[[Path], Callable[[], None]], reason: str
+) -> None:
     (tmp_path / "results").mkdir()
-    spoiled_midway(tmp_path / "results", cluster, vanish, "ot a directory")
+    spoiled_midway(tmp_path / "results", cluster, spoil, reason)
 
 
 @needs_root

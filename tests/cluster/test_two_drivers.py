@@ -71,7 +71,10 @@ def test_clocks_that_disagree(
             list(Trial(spec))
         for path in Path(here, "fake").glob(f"{spec.setting_id}*"):
             os.utime(path, (clock, clock))
+    writing = Path(here, "fake", "other.parquet.1234abcd.tmp")
+    writing.touch()  # by whoever writes at this moment
     Store(here).check_writable("fake")
+    assert writing.exists()
     assert plan(fake, here).trials == ()
     pd.testing.assert_frame_equal(
         rows(here, "fake"), rows(tmp_path / "whole", "fake"), check_exact=True

@@ -78,7 +78,7 @@ class Cluster:
 
     def state(self, kind: str) -> list[dict[str, Any]]:
         """Returns what Ray's state API lists: nodes, tasks."""
-        status, text = self.ask(f"/api/v0/{kind}?limit=1000")
+        status, text = self.ask(f"/api/v0/{kind}?limit=1000&detail=true")
         assert status == 200, text
         found: list[dict[str, Any]] = json.loads(text)["data"]["result"]["result"]
         return found

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nalu_ray.results import files
+from nalu_ray.results import files, states
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import COLUMNS, Outcome, Store, StoreError
 
@@ -390,6 +390,27 @@ def test_a_place_that_cannot_be_written_says_why(tmp_path: Path) -> None:
             put(store, {0: 1.0})
     with pytest.raises(StoreError, match="cannot list"):
         Store(str(tmp_path / "file")).tasks()
+
+
+@pytest.mark.parametrize("kind", ["rows", "state"])
+def test_nothing_is_written_to_a_folder_without_the_mark(tmp_path: Path, kind: str) -> None:
+    results = tmp_path / "results"
+    marked = Store(str(results), ".tune/x/mark")
+    Store(str(results)).put(f"{results}/.tune/x/mark", b"")
+
+    def write() -> None:
+        if kind == "rows":
+            put(marked, {0: 1.0})
+        else:
+            states.save(marked, "static", "a", b"")
+
+    write()
+    results.rename(tmp_path / "away")
+    with pytest.raises(StoreError, match=r"cannot write .*\.tune/x/mark"):
+        write()
+    assert not results.exists()
+    (tmp_path / "away").rename(results)
+    write()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
