@@ -182,14 +182,12 @@ def _storage_errors(relay: Relay, store: Store) -> Iterator[None]:
         if relay.unusable is None and not isinstance(found, OSError):
             raise
         error = found
+    text = "what was finished before is stored; once this works again, the same command goes on"
     if isinstance(relay.unusable, NodeError):
-        raise ConfigError([_last_line(relay.unusable)])
+        raise ConfigError([f"{_last_line(relay.unusable)}; {text}"])
     if relay.unusable or error:
-        what = (
-            _last_line(relay.unusable) if relay.unusable else f"cannot write {store.root}: {error}"
-        )
-        text = "what was finished before is stored; once this works again, the same command goes on"
-        raise StoreError(f"{what}; {text}")
+        what = f"cannot write {store.root}: {error}"
+        raise StoreError(f"{_last_line(relay.unusable) if relay.unusable else what}; {text}")
 
 
 def _last_line(error: Exception) -> str:

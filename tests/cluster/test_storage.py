@@ -95,7 +95,7 @@ def spoiled_midway(
         code, text = finish(process)
     assert code == 2, text
     (error,) = [line for line in text.splitlines() if line.startswith("error: ")]
-    assert error.startswith(f"error: cannot write {folder}")
+    assert str(folder) in error
     assert reason in error
     assert "once this works again, the same command goes on" in error
     assert len(text.splitlines()) < 60, text
