@@ -24,6 +24,7 @@ from nalu_ray.plan import Job, make_plan
 from nalu_ray.progress import Board
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import Store
+from nalu_ray.trial import Trial
 from nalu_ray.trial_spec import TrialSpec
 
 from .conftest import PYTHONPATH
@@ -264,6 +265,38 @@ def test_as_many_trials_share_a_gpu_as_fit(
     assert [spec.gpus for spec in measured] == [0.5]
     assert call(f"{line} --gpus-per-trial auto", capsys)[0] == 0
     assert len(measured) == 1  # nothing to run, nothing to measure
+
+
+def test_a_node_that_comes_with_other_code_ends_the_sweep(
+    cluster: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nalu_ray.runner import sweep
+
+    monkeypatch.setattr(sweep, "code_digest", lambda: "abc")
+    monkeypatch.setattr(sweep, "RETRIES", 0)
+    code, text = call(f"fake layer=a lr=1 seeds=1 --address {cluster} -q", capsys)
+    assert code == 2
+    assert "has other code" in text
+    assert "than this command (abc): copy one state of it to all; what was finished" in text
+    assert files() == set()
+
+
+def test_what_is_begun_goes_on_however_seeds_are_dealt_now(
+    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting = fake.setting_type(lr=1, steps=20, folder=str(tmp_path))
+    job = Job("results", Resources(), 1.0)
+    machine = Capacity("test", (Node(1, 0, 8 * GIB),))
+    (begun,) = make_plan(fake, [Point(setting=setting, seeds=(0, 1, 2))], {}, job, machine).trials
+    for report in Trial(begun, report_seconds=0, state_seconds=0):
+        if report.step == 2:
+            break
+    line = f"fake layer=a lr=1 seeds=5 folder={tmp_path} --seeds-per-trial 1 --local"
+    assert call(line, capsys)[0] == 0
+    assert [mark[2] for mark in marks("resumed", tmp_path)] == ["0"]
+    assert sorted(mark[2] for mark in marks("closed", tmp_path)) == ["0", "0", "3", "4"]
+    assert seeds() == [0, 1, 2, 3, 4]
+    assert not Path("results/.states").exists()
 
 
 # -- lost workers and commands ---------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_a_disk_that_turns_read_only(tmp_path: Path, cluster: str) -> None:
         spoiled_midway(tmp_path / "results", cluster, read_only, "Read-only file system")
 
 
-@pytest.mark.parametrize(("spoil", "reason"), [(vanish, "ot a directory"), (move_away, "/mark")])
+@pytest.mark.parametrize(("spoil", "reason"), [(vanish, "/mark"), (move_away, "/mark")])
 def test_a_folder_that_vanishes(
     tmp_path: Path, cluster: str, spoil: Callable[[Path], Callable[[], None]], reason: str
 ) -> None:
