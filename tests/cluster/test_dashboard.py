@@ -118,6 +118,8 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
         page.get_by_role("heading", name="Task Table").click()
         for name in NAMES:
             expect(page.get_by_text(name).first).to_be_visible(timeout=WAIT)
+        # two slots and their trials
+        expect(page.get_by_text("RUNNING x 4")).to_be_visible(timeout=WAIT)
         page.set_viewport_size({"width": 1280, "height": 1900})  # docs/figures/dashboard.png
         page.wait_for_timeout(2000)
         page.screenshot(path=tmp_path / "job.png")
