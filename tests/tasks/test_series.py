@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nalu_ray import tune
+from nalu_ray.config import Point, expand, load_sweep
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
@@ -34,6 +35,23 @@ def drawn(task: SeriesTask, split: str, **values: Any) -> Batch:
 
 def replicas(task: SeriesTask, chosen: SeriesSetting) -> Replicas:
     return Replicas(lambda: task.build(chosen), SEEDS)
+
+
+def points(task: SeriesTask, preset: str) -> list[Point]:
+    return expand(load_sweep(task.name).presets[preset], SeriesSetting, {})  # type: ignore[index]
+
+
+# -- sweeps ------------------------------------------------------------------------------------
+
+
+@every_task
+def test_each_model_of_the_paper_preset_has_learning_rates_to_choose_from(task: SeriesTask) -> None:
+    rates: dict[str, set[float]] = {}
+    for point in points(task, "paper"):
+        assert isinstance(point.setting, SeriesSetting)
+        rates.setdefault(point.setting.layer, set()).add(point.setting.lr)
+    assert set(rates) == set(MODELS)
+    assert all(len(found) > 1 for found in rates.values()), rates
 
 
 # -- sets --------------------------------------------------------------------------------------
