@@ -147,10 +147,21 @@ class SupervisedRun:
             if any_diverged or not _all_finite(loss, gradient):
                 any_diverged = self._freeze(loss, gradient)
             flat.grad = gradient
-            self.optimiser.step()
+            self._update(any_diverged)
             self.schedule.step()
             self.step += 1
         self._mark_lost()
+
+    @torch.no_grad()
+    def _update(self, any_diverged: bool) -> None:
+        """Takes the optimiser's step, all seeds but the frozen ones."""
+        flat = self.replicas.flat
+        # a weight decay moves a row whatever its gradient
+        before = flat.clone() if any_diverged else flat
+        self.optimiser.step()
+        if any_diverged:
+            frozen = (self.diverged >= 0).to(flat.device)
+            flat.copy_(torch.where(frozen[:, None], before, flat))
 
     def _mark_lost(self) -> None:
         """Marks seeds whose last update left parameters that are not finite."""
@@ -164,13 +175,7 @@ class SupervisedRun:
         finite = (loss.isfinite() & gradient.isfinite().all(dim=1)).cpu()
         newly = ~finite & (self.diverged < 0)
         self.diverged[newly] = self.step
-        frozen = (self.diverged >= 0).to(gradient.device)
-        # zero gradient and zero moments: the optimiser leaves a frozen row as it is
-        gradient[frozen] = 0.0
-        for state in self.optimiser.state[self.replicas.flat].values():
-            if torch.is_tensor(state) and state.shape == gradient.shape:
-                state[frozen] = 0.0
-        return bool(frozen.any())
+        return bool((self.diverged >= 0).any())
 
     # -- evaluation --------------------------------------------------------------------------
 
@@ -190,7 +195,7 @@ class SupervisedRun:
             figures = self.task.metrics(self.setting, split, prediction, batch.targets)
             for metric, values in figures.items():
                 self._record(split, metric, values)
-            self.keeper.see(self.step, split, figures, self.replicas.flat)
+            self.keeper.see(self.step, split, figures, self.replicas.flat, self.diverged < 0)
             if self.step == self.setting.steps:
                 curves = self.task.curves(self.setting, split, batch, prediction)
                 for metric, (x, values) in curves.items():

@@ -41,12 +41,18 @@ class Keeper:
         self.values = torch.full((len(self.flat),), math.inf, dtype=torch.float64)
         self.steps = torch.zeros(len(self.flat), dtype=torch.int64)
 
-    def see(self, step: int, split: str, figures: Mapping[str, Tensor], flat: Tensor) -> None:
-        """Looks at each seed's figures on a split, {metric: (R,)}, after so many steps."""
+    def see(
+        self, step: int, split: str, figures: Mapping[str, Tensor], flat: Tensor, alive: Tensor
+    ) -> None:
+        """Looks at each seed's figures on a split, {metric: (R,)}, after so many steps.
+
+        Those that are not ``alive``, (R,), train no more: they keep what they have.
+        """
         if self.rule is None or split != self.rule.split:
             return
         values = figures[self.rule.metric].detach().double().cpu()
         taken = values < self.values if self.rule.step == "best" else values.isfinite()
+        taken &= alive
         self.values = torch.where(taken, values, self.values)
         self.steps[taken] = step
         self.flat = torch.where(taken.to(flat.device)[:, None], flat.detach(), self.flat)

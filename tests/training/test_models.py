@@ -28,9 +28,10 @@ def seen(rule: Selection, *rounds: list[float]) -> Keeper:
     keeper = Keeper(rule, torch.zeros(len(rounds[0]), 2))
     for step, values in enumerate(rounds):
         figures = {"mae": torch.tensor(values), "mse": -torch.tensor(values)}
-        flat = torch.full((len(values), 2), float(step))
-        keeper.see(10 * step, "train", {name: -value for name, value in figures.items()}, flat + 50)
-        keeper.see(10 * step, "validation", figures, flat)
+        flat, all_are = torch.full((len(values), 2), float(step)), torch.tensor(True)
+        wrong = {name: -value for name, value in figures.items()}
+        keeper.see(10 * step, "train", wrong, flat + 50, all_are)
+        keeper.see(10 * step, "validation", figures, flat, all_are)
     return keeper
 
 
@@ -48,12 +49,26 @@ def test_the_last_that_is_finite() -> None:
     assert keeper.flat[:, 0].tolist() == [2, 2, 0]
 
 
+@pytest.mark.parametrize("step", ["best", "last"])
+def test_a_seed_that_is_not_alive_keeps_what_it_has(step: str) -> None:
+    keeper = Keeper(RULE.model_copy(update={"step": step}), torch.zeros(2, 1))
+    keeper.see(
+        1, "validation", {"mae": torch.tensor([5.0, 5])}, torch.ones(2, 1), torch.ones(2) > 0
+    )
+    one = torch.tensor([True, False])
+    keeper.see(2, "validation", {"mae": torch.tensor([4.0, 4])}, torch.full((2, 1), 2.0), one)
+    assert keeper.values.tolist() == [4, 5]
+    assert keeper.steps.tolist() == [2, 1]
+    assert keeper.flat.tolist() == [[2], [1]]
+
+
 def test_what_is_kept_does_not_change_with_what_is_trained() -> None:
     keeper, flat = Keeper(RULE, torch.zeros(1, 2)), torch.ones(1, 2)
-    keeper.see(3, "validation", {"mae": torch.tensor([1.0])}, flat)
+    alive = torch.tensor([True])
+    keeper.see(3, "validation", {"mae": torch.tensor([1.0])}, flat, alive)
     state = keeper.state_dict()
     flat.mul_(5)
-    keeper.see(4, "validation", {"mae": torch.tensor([0.5])}, flat)
+    keeper.see(4, "validation", {"mae": torch.tensor([0.5])}, flat, alive)
     other = Keeper(RULE, flat)
     other.load_state_dict(state)
     assert (other.flat.tolist(), other.values.tolist(), other.steps.tolist()) == (
