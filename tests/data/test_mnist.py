@@ -769,3 +769,9 @@ def test_no_digit_is_in_two_parts() -> None:
     assert torch.equal(parts["validation"].images[0], whole.images[55_000])
     assert torch.equal(parts["validation"].labels, whole.labels[55_000:])
     assert torch.equal(parts["test"].labels, mnist.load(train=False).labels)
+
+
+def test_a_part_that_does_not_exist_is_an_error() -> None:
+    for wrong in ("interpolation", "Train", ""):
+        with pytest.raises(ValueError, match=f"'{wrong}'.* Allowed: test, train, validation"):
+            mnist.part(wrong)
