@@ -69,6 +69,9 @@ class Viewer(Protocol):
     setting_type: type[Setting]
     names: tuple[str, ...]
 
+    def prepare(self) -> None:
+        """Fetches the images; raises RuntimeError, saying how else to get them, if it cannot."""
+
     def examples(
         self, setting: Any, weights: dict[str, Tensor], seed: int, count: int
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -92,11 +95,7 @@ def _predict(argv: Sequence[str] | None) -> int:
     known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
     print(f"{path}: {describe(known)}")
     if isinstance(task, Viewer):
-        about = model.about["seed"], options.examples
-        seen = [
-            traces.Series(images.numpy(), values.numpy(), targets.numpy(), task.names)
-            for images, values, targets in task.examples(setting, model.weights, *about)
-        ]
+        seen = _series(task, setting, model, options.examples)
         for series in seen:
             print("\n".join(traces.series_lines(series)))
         if options.figure is not None:
@@ -114,6 +113,19 @@ def _predict(argv: Sequence[str] | None) -> int:
     if options.figure is not None:
         _draw(options.figure, traces.draw(found, describe(known)))
     return Exit.DONE
+
+
+def _series(task: Viewer, setting: Setting, model: Model, count: int) -> list[traces.Series]:
+    try:
+        task.prepare()
+    except RuntimeError as error:
+        raise ConfigError([str(error)]) from error
+    return [
+        traces.Series(images.numpy(), values.numpy(), targets.numpy(), task.names)
+        for images, values, targets in task.examples(
+            setting, model.weights, model.about["seed"], count
+        )
+    ]
 
 
 def _parser() -> Parser:

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from nalu_ray import predict
+from nalu_ray.data import mnist
 from nalu_ray.data.number_words import VOCABULARY, split, tokenise, words
 from nalu_ray.registry import task
 from nalu_ray.seeding import generator
@@ -191,17 +192,22 @@ def test_help() -> None:
     assert "predict language five hundred and fifteen" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["mnist_counting", "mnist_addition"])
-def test_a_series_of_images(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def trained_on_images(name: str, out: Path) -> None:
+    """A file of one seed's model after a step of training."""
     found = task(name)
     small = {"layer": "nac", "batch": 2, "length": 2, "steps": 1, "evaluations": 1}
     setting = found.setting_type.model_validate({**small, "test_images": 20})
     trial = found.start(setting, [5], torch.device("cpu"))
     trial.advance()
     (data,) = trial.files().values()
-    path = tmp_path / name / f"a{ENDING}"
+    path = out / name / f"a{ENDING}"
     path.parent.mkdir()
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["mnist_counting", "mnist_addition"])
+def test_a_series_of_images(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained_on_images(name, tmp_path)
     drawn = tmp_path / "series.png"
     assert run(name, "--out", tmp_path, "--figure", drawn, "--examples", 2) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -213,3 +219,16 @@ def test_a_series_of_images(name: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert Image.open(drawn).width > 500
     assert run(name, "five", "--out", tmp_path) == 2
     assert f"five: {name} reads no words" in capsys.readouterr().err
+
+
+def test_images_that_are_not_to_be_had_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained_on_images("mnist_counting", tmp_path)
+
+    def fetch() -> None:
+        raise mnist.DataError("tried: nothing\nBy hand: put the files there")
+
+    monkeypatch.setattr(mnist, "fetch", fetch)
+    assert run("mnist_counting", "--out", tmp_path) == 2
+    assert "tried: nothing\nBy hand: put the files there" in capsys.readouterr().err
