@@ -10,7 +10,7 @@ import numpy as np
 from nalu_ray.results.published import Published
 from nalu_ray.results.selection import DIVERGED, FAILED, Runs
 from nalu_ray.results.specs import Measure
-from nalu_ray.results.statistics import Floats, Rate, median_interval, success_rate
+from nalu_ray.results.statistics import Floats, Interval, Rate, median_interval, success_rate
 from nalu_ray.results.text import MISSING, number
 
 
@@ -31,6 +31,7 @@ class Cell:
         setting_id, setting: the chosen setting; ``setting`` names the fields that vary, ``lr=0.1``.
         seed, step: of the run that is shown, where it is a single one.
         diverged, failed: seeds among the ``n``.
+        difference: median difference to another model's cell, seed by seed.
     """
 
     value: float | None = None
@@ -50,6 +51,7 @@ class Cell:
     step: int | None = None
     diverged: int = 0
     failed: int = 0
+    difference: Interval | None = None
 
 
 def measured(measure: Measure, runs: Runs, base: Floats) -> Cell:

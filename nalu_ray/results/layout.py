@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nalu_ray.results.problems import described
 from nalu_ray.results.specs import Measure
+from nalu_ray.results.statistics import Interval
 from nalu_ray.results.tables import RANDOM, Cell, Table
 from nalu_ray.results.text import number
 
@@ -123,8 +124,9 @@ def _any_lost(table: Table) -> bool:
 def statistics(table: Table) -> Plain:
     """The spread and success of every cell that was run; columns that would be empty are left out.
 
-    Columns: row, column and measure; seeds; median with its 95 % interval; solved seeds with the
-    Wilson interval of the rate; the step at which they were first solved; lost seeds; setting.
+    Columns: row, column and measure; seeds; median with its 95 % interval; difference to another
+    model, likewise; solved seeds with the Wilson interval of the rate; the step at which they were
+    first solved; lost seeds; setting.
     """
     several = len(table.spec.measures) > 1
     keyed = [
@@ -150,22 +152,40 @@ def statistics_note(table: Table) -> str:
     """How to read :func:`statistics`."""
     note = "Over the seeds of each cell's setting: median [95 % interval between order statistics]"
     cells = [cell for cell in table.cells.values() if cell.n]
-    if any((cell.confidence or 0) < 0.95 for cell in cells):
+    intervals = [cell.confidence for cell in cells]
+    intervals += [cell.difference.confidence for cell in cells if cell.difference]
+    if any((confidence or 0) < 0.95 for confidence in intervals):
         note += ", marked * where fewer than six seeds give only their range"
     limit = table.spec.solved_below
     if any(cell.rate for cell in cells):
         note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
+    if any(cell.difference for cell in cells):
+        note += f"; difference: minus {_paired_with(table)}, seed by seed"
     return note + "."
 
 
 def _median(cell: Cell, measure: Measure) -> str:
     if cell.median is None or cell.low is None or cell.high is None:
         return ""
+    return _interval(Interval(cell.median, cell.low, cell.high, cell.confidence or 0), measure)
+
+
+def _difference(cell: Cell, measure: Measure) -> str:
+    return _interval(cell.difference, measure) if cell.difference else ""
+
+
+def _interval(found: Interval, measure: Measure) -> str:
     capped = measure.relative_to is not None
     middle, low, high = (
-        number(value, measure.format, capped=capped) for value in (cell.median, cell.low, cell.high)
+        number(value, measure.format, capped=capped)
+        for value in (found.estimate, found.low, found.high)
     )
-    return f"{middle} [{low}, {high}]{'*' * ((cell.confidence or 0) < 0.95)}"
+    return f"{middle} [{low}, {high}]{'*' * (found.confidence < 0.95)}"
+
+
+def _paired_with(table: Table) -> str:
+    names = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
+    return names[table.spec.paired_with or ""]
 
 
 def _solved(cell: Cell, _: Measure) -> str:
@@ -183,6 +203,7 @@ def _lost(cell: Cell, _: Measure) -> str:
 _STATISTICS: dict[str, Callable[[Cell, Measure], str]] = {
     "seeds": lambda cell, _: str(cell.n),
     "median [95 %]": _median,
+    "difference [95 %]": _difference,
     "solved [95 %]": _solved,
     "solved at step": lambda cell, _: "" if cell.solved_at is None else f"{cell.solved_at:,.0f}",
     "lost": _lost,

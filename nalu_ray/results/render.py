@@ -124,7 +124,7 @@ SUFFIXES = {"md": ".md", "latex": ".tex", "html": ".html", "csv": ".csv"}
 
 
 def _fields(cell: Cell) -> dict[str, object]:
-    theirs, rate = cell.published, cell.rate
+    theirs, rate, to = cell.published, cell.rate, cell.difference
     return {
         "value": cell.value, "text": cell.text, "bold": cell.bold,
         "published_text": theirs and theirs.text, "published_value": theirs and theirs.value,
@@ -135,7 +135,8 @@ def _fields(cell: Cell) -> dict[str, object]:
         "rate": rate and rate.rate, "rate_low": rate and rate.low, "rate_high": rate and rate.high,
         "solved_at": cell.solved_at, "diverged": cell.diverged, "failed": cell.failed,
         "setting_id": cell.setting_id, "setting": cell.setting, "seed": cell.seed,
-        "step": cell.step,
+        "step": cell.step, "difference": to and to.estimate, "difference_low": to and to.low,
+        "difference_high": to and to.high,
     }  # fmt: skip
 
 

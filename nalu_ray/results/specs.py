@@ -92,6 +92,9 @@ class TableSpec(_Spec):
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold and a reference is pooled"
     )
+    paired_with: str | None = Field(
+        None, description="model that the others are compared with seed by seed, if stored"
+    )
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one table a combination of values"
     )

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nalu_ray.results import published, selection
 from nalu_ray.results.cells import Cell, measured, reference
+from nalu_ray.results.paired import Place, with_differences
 from nalu_ray.results.problems import problems
 from nalu_ray.results.published import Published
 from nalu_ray.results.rows import COLUMNS, COMPLETED, RUN
@@ -31,8 +32,6 @@ __all__ = [
 
 RANDOM = "random"
 _ROW, _COLUMN = "_row", "_column"
-
-Place = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     across: tuple[Heading, ...] = (Heading("", ""),)
     if spec.columns is not None:
         across = headings(spec.columns, settings[_COLUMN])
-    cells = _measured_cells(spec, frame, settings, down, across)
+    cells = with_differences(spec, rows, _measured_cells(spec, frame, settings, down, across))
     if spec.reference is not None:
         random = (Heading(RANDOM, "Random"),)
         if spec.compared == "columns":

@@ -65,6 +65,7 @@ class ParityTask(SupervisedTask[ParitySetting]):
             },
             layout="columns",
             selection=RULE,
+            paired_with="nac",
             problem=PROBLEM,
         ),
     )
