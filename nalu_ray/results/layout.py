@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nalu_ray.results.problems import described
 from nalu_ray.results.specs import Measure
 from nalu_ray.results.statistics import Interval
-from nalu_ray.results.tables import RANDOM, Cell, Table
+from nalu_ray.results.tables import DOUBTED, RANDOM, Cell, Table
 from nalu_ray.results.text import number
 
 PAPER = "Trask et al. (2018)"
@@ -103,6 +103,8 @@ def captions(table: Table) -> tuple[str, ...]:
         sentences.append(f"Random: median {spec.reference} over seeds.")
     if any(cell.published for cell in table.cells.values()):
         sentences.append(f"In parentheses: table {spec.number} of {PAPER}.")
+    if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
+        sentences.append(f"{DOUBTED}: {spec.doubt}.")
     sentences.append("Bold: best of ours, ties included. –: not run.")
     return tuple(sentences)
 

@@ -63,8 +63,7 @@ def paired(
     """
     settings = rows.drop_duplicates("setting_id")
     if group not in settings:
-        fields = {*map(str, settings)} - {*COLUMNS}
-        raise ValueError(did_you_mean("field", group, fields))
+        raise ValueError(did_you_mean("field", group, {*map(str, settings)} - {*COLUMNS}))
     names = stored_column(settings, group)
     for value in (a, b):
         if value not in set(names):

@@ -27,6 +27,7 @@ _LATEX = {
     "×": r"\ensuremath{\times}", "÷": r"\ensuremath{\div}", "√": r"\ensuremath{\surd}",
     "²": r"\textsuperscript{2}", "∞": r"\ensuremath{\infty}", "±": r"\ensuremath{\pm}",
     "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "−": r"\ensuremath{-}",
+    "‡": r"\ensuremath{\ddagger}",
     **{character: "\\" + character for character in "&%$#_{}"},
 }  # fmt: skip
 

@@ -92,6 +92,10 @@ class TableSpec(_Spec):
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold and a reference is pooled"
     )
+    doubtful: tuple[tuple[str, str], ...] = Field(
+        (), description="row and printed column of published values that are marked"
+    )
+    doubt: str = Field("", description="what the mark says")
     paired_with: str | None = Field(
         None, description="model that the others are compared with seed by seed, if stored"
     )
@@ -108,6 +112,8 @@ class TableSpec(_Spec):
     def _has_columns(self) -> TableSpec:
         if (self.layout == "columns") != (self.columns is None):
             raise ValueError("columns: needed by the layouts blocks and subrows, and only by them")
+        if bool(self.doubtful) != bool(self.doubt):
+            raise ValueError("doubt: says what the mark of doubtful cells means, and only that")
         return self
 
 

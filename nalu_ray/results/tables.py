@@ -20,6 +20,7 @@ from nalu_ray.results.statistics import Floats
 from nalu_ray.results.text import number, stored_column
 
 __all__ = [
+    "DOUBTED",
     "RANDOM",
     "Cell",
     "Heading",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 RANDOM = "random"
+DOUBTED = "‡"  # after a published value
 _ROW, _COLUMN = "_row", "_column"
 
 
@@ -220,10 +222,13 @@ def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | 
     else:
         place = spec.columns.published.get(column, column), key
     found = published.lookup(spec.number, named, *place)
-    if found is None or measure.published_scale == 1:
-        return found
-    comparable = number(found.value * measure.published_scale, measure.format)
-    return replace(found, text=f"{found.text}; {comparable}")
+    if found is None:
+        return None
+    text = found.text
+    if measure.published_scale != 1:
+        text += f"; {number(found.value * measure.published_scale, measure.format)}"
+    doubted = (row, column or key) in spec.doubtful
+    return replace(found, text=text + DOUBTED * doubted)
 
 
 def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell]:

@@ -397,6 +397,39 @@ def test_a_published_number_of_another_definition_stands_as_printed_then_as_comp
     assert texts["nac", "counting_classification"] == "99.23%"
 
 
+def test_published_values_in_doubt_are_marked_and_the_mark_explained() -> None:
+    doubted = TABLE_5.model_copy(update={"doubtful": (("nac", "error"),), "doubt": "a misprint"})
+    relu6 = doubted.model_copy(update={"doubtful": (("relu6", "error"),)})
+    table, plain = build(relu6, identity(2)), build(TABLE_5, identity(2))
+    for place, cell in table.cells.items():
+        theirs, before = cell.published, plain.cells[place].published
+        assert theirs is not None
+        assert before is not None
+        assert theirs.text == before.text + "‡" * (place == ("relu6", "", "error"))
+        assert theirs.value == before.value
+    assert "‡: a misprint." in captions(table)
+    assert "‡" not in " ".join(captions(plain))
+    assert "‡" not in " ".join(captions(build(doubted, identity(2))))  # has no such row
+    assert "‡)" in markdown(table)
+    assert "‡)" in to_html(table)
+    assert "‡)" in printed(table, 80)
+    assert r"\ensuremath{\ddagger})" in latex(table)
+    assert "‡" not in latex(table)
+
+
+def test_marks_of_a_table_with_a_column_axis_are_of_its_columns() -> None:
+    marked = TABLE_7.model_copy(update={"doubtful": (("add", "nac"),), "doubt": "why"})
+    cells = build(marked, two_settings()).cells
+    found = [p for p, cell in cells.items() if cell.published and "‡" in cell.published.text]
+    assert found == [("add", "nac", "interpolation"), ("add", "nac", "extrapolation")]
+
+
+@pytest.mark.parametrize("half", [{"doubtful": (("add", "nac"),)}, {"doubt": "why"}])
+def test_a_mark_and_its_meaning_come_together(half: Any) -> None:
+    with pytest.raises(ValidationError, match="doubt:"):
+        TableSpec.model_validate(TABLE_7.model_dump() | half)
+
+
 def bold_of(values: dict[str, float], **measure: Any) -> set[str]:
     rows = frame(
         *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from nalu_ray import tune
 from nalu_ray.config import Point, expand, load_sweep
 from nalu_ray.data import mnist
+from nalu_ray.results import published
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks import _series, mnist_addition, mnist_counting
@@ -286,6 +288,25 @@ def test_a_single_digit_is_recognised_by_its_largest_count_or_its_rounded_sum() 
     target = addition.target(torch.tensor([[3], [7]]))
     assert addition.recognised(target + 0.4, target).tolist() == [True, True]
     assert addition.recognised(target + 0.6, target).tolist() == [False, False]
+
+
+@every_task
+def test_published_errors_that_contradict_each_other_are_marked(task: SeriesTask) -> None:
+    name, wrong = task.name.removeprefix("mnist_"), []
+
+    def halved(table: int, model: str, metric: str, length: int) -> float:
+        found = published.lookup(table, model, f"{name}_{metric}_{length}", "test")
+        assert found is not None
+        return found.value / 2
+
+    for model, length in product(MODELS, LENGTHS[1:]):
+        error, square = (halved(2, model, "mae", length), halved(10, model, "mse", length))
+        # no mean is above the root of the mean square; a percent for another draw of the test set
+        if error > 1.01 * square**0.5:
+            wrong.append((model, length))
+    assert len(wrong) == 4
+    for table, metric in zip(task.tables, ("mae", "mse"), strict=False):
+        assert set(table.doubtful) == {(model, f"{name}_{metric}_{at}") for model, at in wrong}
 
 
 @every_task
