@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nalu_ray import tune
-from nalu_ray.config import Point, expand, load_sweep
+from nalu_ray.config import expand, load_sweep
 from nalu_ray.data import mnist
 from nalu_ray.results import published
 from nalu_ray.seeding import Streams
@@ -39,8 +39,9 @@ def replicas(task: SeriesTask, chosen: SeriesSetting) -> Replicas:
     return Replicas(lambda: task.build(chosen), SEEDS)
 
 
-def points(task: SeriesTask, preset: str) -> list[Point]:
-    return expand(load_sweep(task.name).presets[preset], SeriesSetting, {})  # type: ignore[index]
+def settings(task: SeriesTask, preset: str) -> list[SeriesSetting]:
+    found = expand(load_sweep(task.name).presets[preset], SeriesSetting, {})  # type: ignore[index]
+    return [point.setting for point in found if isinstance(point.setting, SeriesSetting)]
 
 
 # -- sweeps ------------------------------------------------------------------------------------
@@ -49,9 +50,8 @@ def points(task: SeriesTask, preset: str) -> list[Point]:
 @every_task
 def test_each_model_of_the_paper_preset_has_learning_rates_to_choose_from(task: SeriesTask) -> None:
     rates: dict[str, set[float]] = {}
-    for point in points(task, "paper"):
-        assert isinstance(point.setting, SeriesSetting)
-        rates.setdefault(point.setting.layer, set()).add(point.setting.lr)
+    for chosen in settings(task, "paper"):
+        rates.setdefault(chosen.layer, set()).add(chosen.lr)
     assert set(rates) == set(MODELS)
     assert all(len(found) > 1 for found in rates.values()), rates
 
@@ -89,6 +89,15 @@ def test_training_never_draws_a_held_out_or_a_test_image() -> None:
     assert numbers.max() < 55_000
     assert len(numbers.unique()) > 30_000
     assert torch.equal(batch.targets, task.target((numbers % 10).long()))
+
+
+@pytest.mark.usefixtures("numbered")
+def test_a_pool_has_no_held_out_and_no_test_image() -> None:
+    images, _ = drawn(TASKS["counting"], "train", pool=20_000).inputs
+    numbers = images[..., 0, 0].int() * 256 + images[..., 0, 1].int()
+    assert (images[..., 0, 2] == 1).all()
+    assert numbers.max() < 55_000
+    assert len(numbers.unique()) > 20_000
 
 
 @every_task
@@ -322,6 +331,30 @@ def test_a_part_of_the_digits_is_learned(task: SeriesTask) -> None:
     targets = drawn(task, "validation", length=2, test_images=500).targets
     constant = float((targets - targets.mean((0, 1))).abs().mean())
     assert float(last["mae"]) < constant / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "error", "accuracy"),
+    [
+        ("counting", "nac", 0.35, 0.93), ("counting", "nalu", 0.42, 0.9),
+        ("addition", "nac", 3.7, 0.3), ("addition", "nalu", 3.7, 0.3),
+    ],
+)  # fmt: skip
+def test_the_shipped_recipe_learns_in_a_hundredth_of_its_steps(
+    name: str, layer: str, error: float, accuracy: float
+) -> None:
+    """Adam in Muon's place is above these errors, a constant twice as far."""
+    task = TASKS[name]
+    (shipped,) = (chosen for chosen in settings(task, "laptop") if chosen.layer == layer)
+    assert (shipped.features, shipped.pool) == ("hidden", 64)
+    assert (shipped.optimiser, shipped.weight_decay) == ("muon", 0.1)
+    short = {"steps": 200, "warmup": 20, "evaluations": 1, "test_images": 500}
+    run = task.start(shipped.model_copy(update=short), [0], torch.device("cpu"))
+    run.advance()
+    rows = run.rows()
+    last = rows[rows.step == 200].set_index(["split", "metric"]).value
+    assert float(last["validation", "mae"]) < error
+    assert float(last["test", "accuracy"]) > accuracy
 
 
 @every_task
