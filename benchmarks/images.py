@@ -1,6 +1,6 @@
 """Images a second of the MNIST tasks, each beside the obvious way, in one run.
 
-    python benchmarks/images.py [--layers nac lstm ...] [--threads 1 2] [--seconds 3]
+    python benchmarks/images.py [--layers nac ...] [--threads 1 2] [--seconds 3] [--device cuda]
 
 * training: series a second in steps of 64 series of 10, drawn and learned as the task does it, each
   with images of its own and from a pool of 64 (as the presets have it), beside a ``DataLoader``
@@ -8,7 +8,8 @@
 * evaluation: 200 and 2000 series of 1000 digits, read from embeddings of the 10,000 test images,
   which are made in that time, beside the network on every image of every series (of two of them,
   scaled up);
-* stacking: seed-steps a second of one convolutional block of 1, 2 and 4 seeds;
+* stacking: seed-steps a second of blocks of 1, 2 and 4 seeds of the laptop presets' NAC, counting
+  and parity; with another ``--device`` than the CPU only that, on the device;
 * parity: images a second beside a loop over images.
 
 Every figure is the median of repeated measurements.
@@ -26,19 +27,21 @@ from timing import median_seconds
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from nalu_ray.config import expand, load_sweep
 from nalu_ray.data import mnist, scenes
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks import _series
+from nalu_ray.tasks import _series, parity
 from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
-from nalu_ray.training.loop import SupervisedRun
+from nalu_ray.training.loop import SupervisedRun, SupervisedSetting
 from nalu_ray.training.replicas import Replicas
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
 EVALUATED = (200, 2000)  # series of 1000 digits
 WHOLE = 2  # of them, which the plain way reads
+STACKED = (1, 2, 4)  # seeds in a block
 
 
 def setting(layer: str, pool: int | None = None) -> SeriesSetting:
@@ -64,14 +67,33 @@ class Series(Dataset[tuple[Tensor, Tensor]]):
         return images, TASK.target(self.digits.labels[chosen])
 
 
-def trained(layer: str, seconds: float, pool: int | None = None, seeds: int = 1) -> float:
-    """Returns the seed-steps a second of the task's own loop."""
-    run = SupervisedRun(TASK, setting(layer, pool), range(seeds), CPU)
+def trained(layer: str, seconds: float, pool: int | None = None) -> float:
+    """Returns the steps a second of the task's own loop."""
+    return pace(SupervisedRun(TASK, setting(layer, pool), [0], CPU), seconds)
+
+
+def pace(run: SupervisedRun, seconds: float) -> float:
+    """Returns the seed-steps a second of a run; each step ends by reading what it gave."""
 
     def step() -> None:
         run._train(run.step + 1)
 
-    return seeds / median_seconds(step, seconds, least=3)
+    return len(run.seeds) / median_seconds(step, seconds, least=3)
+
+
+def print_stacked(seconds: float, device: torch.device) -> None:
+    """Prints the seed-steps a second of blocks of seeds of the laptop presets' NAC."""
+    few = {"test_images": 100, "test_size": 2}  # evaluation is not measured
+    for task, model in ((TASK, {"layer": ["nac"]}), (parity.TASK, {"last": ["nac"]})):
+        preset = load_sweep(task.name).presets["laptop"]
+        changes = {name: [n] for name, n in few.items() if name in task.setting_type.model_fields}
+        (point,) = expand(preset, task.setting_type, model | changes)
+        assert isinstance(point.setting, SupervisedSetting)
+        rates = []
+        for seeds in STACKED:
+            run = SupervisedRun(task, point.setting, range(seeds), device)
+            rates.append(f"{seeds} seeds {pace(run, seconds):.1f}")
+        print(f"{task.name} stacked on {device}, seed-steps/s:", ", ".join(rates), flush=True)
 
 
 def trained_plainly(layer: str, seconds: float) -> float:
@@ -152,9 +174,13 @@ def main() -> None:
     parser.add_argument("--layers", nargs="+", choices=LAYERS, default=LAYERS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
+    parser.add_argument("--device", type=torch.device, default=CPU, help="of stacking")
     arguments = parser.parse_args()
     seconds = arguments.seconds
     print(f"Python {platform.python_version()}, torch {torch.__version__}")
+    if arguments.device != CPU:
+        print_stacked(seconds, arguments.device)
+        return
     for threads in arguments.threads:
         torch.set_num_threads(threads)
         print(f"\n{threads} thread(s); series/s, and times the plain way")
@@ -171,8 +197,7 @@ def main() -> None:
             cells = [f"{rate:,.0f} ({rate / plain:.1f})" for rate in ours] + [f"{plain:,.0f}"]
             cells += [f"{rate:,.0f} ({rate / whole:.0f})" for rate in read] + [f"{whole:,.1f}"]
             print(f"{layer:10}", *(f"{cell:>16}" for cell in cells), flush=True)
-        rates = {seeds: trained("nac", seconds, seeds=seeds) for seeds in (1, 2, 4)}
-        print("stacked, seed-steps/s:", *(f"{n} seeds {rate:.1f}" for n, rate in rates.items()))
+        print_stacked(seconds, CPU)
     torch.set_num_threads(1)
     for distance in (14, 28):
         ours, plain = composed(distance, seconds)
