@@ -61,27 +61,33 @@ def paired(
         ValueError: no such field or value, settings that differ in another field, a measure that
             was not logged, or no seed that both have.
     """
-    settings = rows.drop_duplicates("setting_id")
-    if group not in settings:
-        raise ValueError(did_you_mean("field", group, {*map(str, settings)} - {*COLUMNS}))
-    names = stored_column(settings, group)
-    for value in (a, b):
-        if value not in set(names):
-            raise ValueError(did_you_mean(group, value, names.dropna()))
-    chosen = settings[names.isin([a, b])]
-    if fields := _differing(chosen, {group, *dependent}):
-        raise ValueError(
-            f"{a} and {b} have settings that differ in {', '.join(fields)}: choose one value of "
-            "each, or name those that depend on it"
-        )
-    frame = rows[rows["setting_id"].isin(chosen["setting_id"])]
+    names = _names(rows.drop_duplicates("setting_id", ignore_index=True), group, (a, b), dependent)
+    frame = rows[rows["setting_id"].isin(names.index)]
     observed = observe(frame, runs_of(frame, selection), measure, None)
-    ids = {value: chosen["setting_id"][names == value] for value in (a, b)}
-    both = [observed.take(np.isin(observed.setting_id, ids[value])) for value in (a, b)]
+    both = [observed.take(np.isin(observed.setting_id, names.index[names == v])) for v in (a, b)]
     one, other = (runs.take(runs.setting_id == runs.best_setting()) for runs in both)
     if any(np.isnan(runs.value).all() and runs.ok.any() for runs in (one, other)):
         raise ValueError(f"{measure.metric} of {measure.split} was not logged")
     return between(one, other, measure)
+
+
+def _names(
+    settings: pd.DataFrame, group: str, values: tuple[str, str], dependent: Collection[str]
+) -> pd.Series[str]:
+    """The value of each setting that has one of two, by its id; all else must be equal."""
+    if group not in settings:
+        raise ValueError(did_you_mean("field", group, {*map(str, settings)} - {*COLUMNS}))
+    names = stored_column(settings, group)
+    for value in values:
+        if value not in set(names):
+            raise ValueError(did_you_mean(group, value, names.dropna()))
+    if fields := _differing(settings[names.isin(values)], {group, *dependent}):
+        raise ValueError(
+            f"{' and '.join(values)} have settings that differ in {', '.join(fields)}: choose one "
+            "value of each, or name those that depend on it"
+        )
+    found = names[names.isin(values)]
+    return found.set_axis(settings.loc[found.index, "setting_id"])
 
 
 def between(a: Runs, b: Runs, measure: Measure) -> Paired:

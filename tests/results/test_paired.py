@@ -50,6 +50,8 @@ def test_seeds_that_both_have_at_their_selected_step() -> None:
     assert interval.confidence == pytest.approx(0.75)
     back = paired(stored, "last", "linear", "nac", measure=OUTER, selection=RULE)
     assert back.values.tolist() == (-found.values).tolist()
+    odd = stored.set_index(np.zeros(len(stored), dtype=int))
+    assert difference(odd).values.tolist() == found.values.tolist()
     last = difference(stored, selection=Selection(step="last"))
     assert last.values.tolist() == [0, 0, 0]
 
