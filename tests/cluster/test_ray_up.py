@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nalu_ray.results.store import Store
+
 from .commands import call, rows
 from .hosts import ADDRESSES
 from .up import DASHBOARD, Cluster, results
@@ -39,6 +41,23 @@ def test_a_sweep_uses_several_hosts(on_hosts: Cluster, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     assert call(f"{SWEEP} --out {whole} --local -q")[0] == 0
     pd.testing.assert_frame_equal(rows(fetched, "static"), rows(whole, "static"), check_exact=True)
+
+
+def test_a_sweep_in_this_terminal(on_hosts: Cluster) -> None:
+    out = on_hosts.lab.shared / "submitted"
+    sweep = f"static --preset smoke layer=nac op=add seeds=1 --address auto --out {out}"
+    words = ("ray", "submit", str(on_hosts.file), "nalu_ray/tune.py", "--", *sweep.split())
+    assert "1/1 seeds, 0 failed" in on_hosts.call(*words)
+    assert len(Store(str(out)).outcomes("static")) == 1
+
+
+def test_a_job_that_is_stopped_leaves_nothing(on_hosts: Cluster) -> None:
+    out = on_hosts.lab.shared / "stopped"
+    on_hosts.submit("static-2", f"static layer=nac op=add seeds=1 --address auto --out {out}")
+    on_hosts.until(lambda: "seed-steps/s" in on_hosts.ask("/api/jobs/static-2/logs")[1])
+    on_hosts.call("ray", "job", "stop", "--address", DASHBOARD, "static-2")
+    assert on_hosts.job("static-2") == "STOPPED"
+    on_hosts.until(lambda: "ray::static" not in on_hosts.lab.all_processes(), 60)
 
 
 def test_nothing_runs_as_root(on_hosts: Cluster) -> None:
