@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from rich.console import Console
 
 from nalu_ray import tune
@@ -297,6 +298,22 @@ def test_what_is_begun_goes_on_however_seeds_are_dealt_now(
     assert sorted(mark[2] for mark in marks("closed", tmp_path)) == ["0", "0", "3", "4"]
     assert seeds() == [0, 1, 2, 3, 4]
     assert not Path("results/.states").exists()
+
+
+def test_what_a_block_takes_of_a_gpu(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nalu_ray.runner.gpus import _measure
+
+    for name, value in {"is_available": True, "synchronize": None, "mem_get_info": (3, 10)}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    setting = fake.setting_type(folder=str(tmp_path))
+    job = Job("results", Resources(gpus_per_trial=1), 1.0)
+    machine = Capacity("test", (Node(1, 1, 8 * GIB),))
+    (spec,) = make_plan(fake, [Point(setting=setting, seeds=(0, 1))], {}, job, machine).trials
+    assert _measure(spec.model_dump()) == (7, 10)
+    assert len(marks("step", tmp_path)) == 1
+    assert not Path("results").exists()
 
 
 # -- lost workers and commands ---------------------------------------------------------------------
