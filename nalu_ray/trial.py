@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import io
 import logging
-import platform
 import re
 import time
 import traceback
@@ -18,10 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-from pyarrow.fs import FileType
 
 from nalu_ray import oom
-from nalu_ray.provenance import code_digest, provenance
+from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results import states
 from nalu_ray.results.store import COLUMNS, COMPLETED, Store, StoreError
@@ -30,15 +28,9 @@ from nalu_ray.trial_spec import Report, TrialSpec
 
 log = logging.getLogger(__name__)
 
-__all__ = ["STATE_SECONDS", "NodeError", "Report", "Trial", "TrialSpec", "failed_rows"]
+__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec", "failed_rows"]
 
 STATE_SECONDS = 30.0
-
-
-class NodeError(RuntimeError):
-    """A machine that trials must not run on."""
-
-
 _PASSWORD = re.compile(r"//[^/@\s]+@")
 
 
@@ -75,27 +67,6 @@ class Trial:
     def store(self) -> Store:
         """Where rows and states go."""
         return Store(self.spec.out, self.spec.mark)
-
-    def check_node(self) -> None:
-        """Makes sure that this process has the command's code, and its results folder.
-
-        Raises:
-            NodeError: it has not, with its machine's name.
-        """
-        here = platform.node()
-        if self.spec.code not in ("", code_digest()):
-            raise NodeError(
-                f"node {here} has other code (digest {code_digest()}) than this command "
-                f"({self.spec.code}): copy one state of it to all"
-            )
-        mark = f"{self.store.root}/{self.spec.mark}"
-        found = self.store.filesystem.get_file_info(mark)
-        if self.spec.mark and found.type == FileType.NotFound:
-            raise NodeError(
-                f"node {here} does not see {self.store.out} ({mark} is not there): rows are "
-                "written where trials run, so --out must be a shared folder or a URI such as "
-                "s3://bucket/results"
-            )
 
     def __iter__(self) -> Iterator[Report]:
         """Works to the end, stores the rows and reports so. Never raises a task's error."""

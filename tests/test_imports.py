@@ -14,7 +14,7 @@ BASE = {"layers", "envs", "config", "resources", "seeding", "provenance"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
 RUN = PLAN | {
-    *("machine", "messages", "oom", "placement", "plan", "progress", "scratch"),
+    *("machine", "messages", "node", "oom", "placement", "plan", "progress", "scratch"),
     *("trial", "trial_spec"),
 }
 # Area -> the areas it may import besides itself. An area is a module or package directly below
@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scratch": WORK,
     "cli": PLAN,
     "placement": PLAN | {"machine"},
+    "node": {"provenance", "results", "trial_spec"},
     "oom": {"machine", "placement", "trial_spec"},
     "trial": PLAN | {"oom", "trial_spec"},
     "trial_spec": set(),

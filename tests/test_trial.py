@@ -20,11 +20,12 @@ import torch
 
 from nalu_ray.machine import GIB
 from nalu_ray.messages import Messages
+from nalu_ray.node import NodeError, check_node
 from nalu_ray.placement import WORKER_BYTES
 from nalu_ray.provenance import code_digest
 from nalu_ray.results import states
 from nalu_ray.results.store import COMPLETED, Store, StoreError
-from nalu_ray.trial import NodeError, Trial, TrialSpec
+from nalu_ray.trial import Trial, TrialSpec
 
 from .conftest import PYTHONPATH
 
@@ -134,18 +135,18 @@ def test_a_state_says_what_it_is_of(fake: Any, tmp_path: Path) -> None:
 
 def test_a_node_with_other_code_is_refused(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path)
-    Trial(made).check_node()
-    Trial(made.model_copy(update={"code": code_digest()})).check_node()
+    check_node(made)
+    check_node(made.model_copy(update={"code": code_digest()}))
     with pytest.raises(NodeError, match=f"other code .digest {code_digest()}. than this .*abc"):
-        Trial(made.model_copy(update={"code": "abc"})).check_node()
+        check_node(made.model_copy(update={"code": "abc"}))
 
 
 def test_a_node_that_does_not_see_the_results_is_refused(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path / "results").model_copy(update={"mark": ".tune/x/mark"})
     with pytest.raises(NodeError, match=r"does not see .*results .* must be a shared folder"):
-        Trial(made).check_node()
+        check_node(made)
     Store(made.out).put(f"{made.out}/.tune/x/mark", b"")
-    Trial(made).check_node()
+    check_node(made)
     list(Trial(made))
     assert len(stored(tmp_path / "results")) == 6
     (manifest,) = Store(made.out).manifests("fake")

@@ -13,6 +13,7 @@ from ray.tune.result import DONE
 
 from nalu_ray import oom
 from nalu_ray.config import ConfigError
+from nalu_ray.node import NodeError
 from nalu_ray.plan import Plan
 from nalu_ray.progress import Board
 from nalu_ray.provenance import code_digest
@@ -21,7 +22,7 @@ from nalu_ray.runner.curves import Curves
 from nalu_ray.runner.failures import describe, failure, watch_failures
 from nalu_ray.runner.trials import Slot
 from nalu_ray.scratch import MARK, scratch
-from nalu_ray.trial import STATE_SECONDS, NodeError, Report, Trial, TrialSpec
+from nalu_ray.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
 TUNE = ".tune"  # its own folder, below the results
 RETRIES = 3

@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray import oom
 from nalu_ray.messages import Messages
+from nalu_ray.node import check_node
 from nalu_ray.results import states
 from nalu_ray.trial import Report, Trial, TrialSpec
 
@@ -29,12 +30,12 @@ def _run_trial(
     """Runs a trial in a worker process, report by report; the warnings go with the reports."""
     messages: list[str] = []
     with Messages(messages.append):
+        check_node(asked := TrialSpec.model_validate(spec))
         trial = Trial(
-            TrialSpec.model_validate(spec),
+            asked,
             report_seconds=report_seconds,
             state_seconds=state_seconds,
         )
-        trial.check_node()
         for report in trial:
             yield replace(report, messages=tuple(messages))
             messages.clear()
