@@ -34,8 +34,9 @@ from nalu_ray.task import Batch
 from nalu_ray.tasks import _series, parity
 from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
-from nalu_ray.training.loop import SupervisedRun, SupervisedSetting
+from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.settings import SupervisedSetting
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from nalu_ray import layers
 from nalu_ray.data.number_words import VOCABULARY
-from nalu_ray.training.loop import SupervisedSetting
-from nalu_ray.training.settings import Init, LayerName, Options, starts
+from nalu_ray.training.settings import Init, LayerName, Options, SupervisedSetting, starts
 
 Combine = Literal["last", "sum", "recurrent"]
 LINEAR = "none"  # the network without an activation

@@ -15,8 +15,7 @@ from nalu_ray.config import did_you_mean
 from nalu_ray.data import mnist, scenes
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.training.loop import SupervisedSetting
-from nalu_ray.training.settings import Options
+from nalu_ray.training.settings import Options, SupervisedSetting
 
 CLASSES = scenes.MOST + 1
 FEATURES = 32  # that the last layer reads

@@ -19,9 +19,8 @@ from nalu_ray.data.programs import (
     draw,
 )
 from nalu_ray.seeding import Streams
-from nalu_ray.training.loop import SupervisedSetting
 from nalu_ray.training.metrics import mean_over_examples
-from nalu_ray.training.settings import CellName, Options
+from nalu_ray.training.settings import CellName, Options, SupervisedSetting
 
 Variant = Literal["addition", "program"]
 View = Literal["none", "raw", "log", "sign"]

@@ -12,8 +12,15 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.data.sections import operands, sections
 from nalu_ray.seeding import Streams
-from nalu_ray.training.loop import SupervisedSetting
-from nalu_ray.training.settings import CellName, Init, Options, PerLayer, Range, starts
+from nalu_ray.training.settings import (
+    CellName,
+    Init,
+    Options,
+    PerLayer,
+    Range,
+    SupervisedSetting,
+    starts,
+)
 
 Operation = Literal["a", "add", "sub", "mul", "div", "square", "sqrt"]
 

@@ -12,14 +12,13 @@ from nalu_ray import layers
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.training.loop import SupervisedSetting
 from nalu_ray.training.metrics import (
     mean_absolute_error,
     mean_over_examples,
     mean_squared_error,
 )
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.settings import CellName, Init, Options, starts
+from nalu_ray.training.settings import CellName, Init, Options, SupervisedSetting, starts
 
 # test series of each length; of length 1 there is one for each image
 TEST_SERIES = {10: 1000, 100: 500, 1000: 200}

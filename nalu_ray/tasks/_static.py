@@ -13,10 +13,9 @@ from nalu_ray import layers
 from nalu_ray.data.sections import operands, redraw, sections
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.training.loop import SupervisedSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.settings import Init, LayerName, Options, PerLayer, Range
+from nalu_ray.training.settings import Init, LayerName, Options, PerLayer, Range, SupervisedSetting
 
 Operation = Literal["add", "sub", "mul", "div", "square", "sqrt"]
 

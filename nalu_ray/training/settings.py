@@ -1,4 +1,4 @@
-"""Field types that several tasks share."""
+"""Fields, and types of fields, that several tasks share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,34 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from nalu_ray import layers
-from nalu_ray.config import did_you_mean
+from nalu_ray.config import Setting, did_you_mean
+from nalu_ray.training.optimisers import OptimiserName, ScheduleName
+
+
+class SupervisedSetting(Setting):
+    """Fields of every supervised task: how it is trained and when it is evaluated."""
+
+    lr: float = Field(0.01, gt=0, description="highest learning rate")
+    steps: int = Field(1000, ge=1, description="training steps of a seed")
+    optimiser: OptimiserName = Field("adam", description="torch optimiser, or Muon")
+    adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
+    momentum: float = Field(0.0, ge=0, lt=1, description="SGD's momentum, Nesterov's kind")
+    weight_decay: float = Field(0.0, ge=0, description="Muon's, of the weights of linear layers")
+    schedule: ScheduleName = Field("constant", description="learning rate over the steps")
+    warmup: int = Field(
+        0, ge=0, description="first steps, over which the learning rate rises to lr"
+    )
+    lr_end: float = Field(0.01, ge=0, le=1, description="last learning rate, as a share of lr")
+    clip: float | None = Field(
+        None, gt=0, description="largest gradient norm of a seed; none = no clipping"
+    )
+    evaluations: int = Field(
+        20, ge=1, description="times the evaluation sets are scored, evenly spaced"
+    )
+    shared_inputs: bool = Field(
+        False,
+        description="seeds share the stream of training inputs (faster, no longer independent)",
+    )
 
 
 def _known_layer(name: str) -> str:

@@ -15,8 +15,9 @@ from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.training import models
-from nalu_ray.training.loop import SupervisedRun, SupervisedSetting
+from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.models import ENDING, Keeper, ModelError
+from nalu_ray.training.settings import SupervisedSetting
 
 CPU = torch.device("cpu")
 RULE = Selection(metric="mae", split="validation")
