@@ -92,7 +92,7 @@ def test_a_command_with_a_ray_of_its_own(signals: tuple[signal.Signals, ...], co
             time.sleep(0.3)
         ended, text = finish(process)
         until(lambda: not processes(process.pid))
-    assert ended == code
+    assert ended == code, text
     assert "finished trials are stored; the same command goes on" in text
     assert not list(Path("results").rglob("*.tmp"))
 
