@@ -82,10 +82,14 @@ def until(happened: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
+# what a shell starts in the background ignores it, and so does all that this starts
+HEEDING_CTRL_C = ["env", "--default-signal=INT"] if sys.platform == "linux" else []
+
+
 def command(line: str, **options: Any) -> subprocess.Popen[str]:
     """Starts the real command in a process group of its own, as a shell does."""
     return subprocess.Popen(
-        [sys.executable, "-m", "nalu_ray.tune", *shlex.split(line)],
+        [*HEEDING_CTRL_C, sys.executable, "-m", "nalu_ray.tune", *shlex.split(line)],
         env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "disabled"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -18,6 +18,8 @@ import pandas as pd
 from nalu_ray.results.store import Store
 from tests.conftest import PYTHONPATH
 
+# what a shell starts in the background ignores it, and so does all that this starts
+HEEDING_CTRL_C = ["env", "--default-signal=INT"]
 # the command, but with states (and so, reports) as often as can be
 EAGER = """
 import functools, sys
@@ -32,7 +34,7 @@ def command(line: str, eager: bool = False, **environment: str) -> Iterator[subp
     """Starts the command in a session of its own; whatever is left of it in the end is killed."""
     program = ["-c", EAGER] if eager else ["-m", "nalu_ray.tune"]
     process = subprocess.Popen(
-        [sys.executable, *program, *shlex.split(line)],
+        [*HEEDING_CTRL_C, sys.executable, *program, *shlex.split(line)],
         env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "disabled", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
