@@ -81,9 +81,11 @@ class Reports(Board):
 def plan_of(trials: int, out: str, steps: int = 1, at_once: int = 0) -> Plan:
     """Returns a plan of so many trials, a setting and a seed each."""
     task = registry.task("static")
+    often = max(1, steps // 20)  # it reports where it is evaluated
     points = [
         Point(
-            setting=task.setting_type(lr=(i + 1) / trials, steps=steps, evaluations=1), seeds=(0,)
+            setting=task.setting_type(lr=(i + 1) / trials, steps=steps, evaluations=often),
+            seeds=(0,),
         )
         for i in range(trials)
     ]

@@ -35,7 +35,7 @@ CORES = 4
 # seconds: a worker from a launch to its first trial, and a process with torch, once for each slot
 BOOT, START = 300.0, 6.0
 # seconds of the driver: for each trial, for each report of a running one
-A_TRIAL, A_REPORT = 0.09, 0.002
+A_TRIAL, A_REPORT = 0.045, 0.0025
 # bytes stored for each seed and for each trial; kept networks count with the seed
 STORED = {"mnist_addition": (101_000, 1_400), "mnist_counting": (107_000, 1_400)}
 STORED_ELSEWHERE = (1_000, 1_400)
