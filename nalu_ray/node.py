@@ -10,6 +10,11 @@ from nalu_ray.provenance import code_digest
 from nalu_ray.results.store import Store
 from nalu_ray.trial_spec import TrialSpec
 
+SHARED = (
+    "rows are written where trials run, so --out must be a shared folder or a URI such as "
+    "s3://bucket/results"
+)
+
 
 class NodeError(RuntimeError):
     """A machine that trials must not run on."""
@@ -30,7 +35,4 @@ def check_node(spec: TrialSpec) -> None:
     store = Store(spec.out)
     mark = f"{store.root}/{spec.mark}"
     if spec.mark and store.filesystem.get_file_info(mark).type == FileType.NotFound:
-        raise NodeError(
-            f"node {here} does not see {store.out} ({mark} is not there): rows are written where "
-            "trials run, so --out must be a shared folder or a URI such as s3://bucket/results"
-        )
+        raise NodeError(f"node {here} does not see {store.out} ({mark} is not there): {SHARED}")

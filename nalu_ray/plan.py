@@ -105,10 +105,12 @@ def make_plan(
     for point in to_do:
         sid = point.setting.id
         most = min([len(missing[sid]), *_after_oom(point, stored)])
-        most = fitting(task, point, most, share)
-        begun = list(_begun(job.kept, sid, missing[sid], most))
+        kept = [block for at, block in job.kept if at == sid and len(block) <= most]
+        fits = [block for block in kept if need(task, point, len(block)) <= share]
+        begun = list(_begun(fits, missing[sid]))
         seeds = sorted(set(missing[sid]).difference(*begun))
         width = min(widest(job.resources), math.ceil(len(seeds) / pieces), most)
+        width = fitting(task, point, width, share)
         found = [*begun, *(blocks(seeds, width) if seeds else [])]
         trials += [_spec(task, point, block, labels[sid], job) for block in found]
     memory = max((trial.memory for trial in trials), default=0)
@@ -162,13 +164,11 @@ def _missing(point: Point, stored: Stored, rerun_failed: bool) -> tuple[int, ...
     return tuple(seed for seed in point.seeds if wanted(seed))
 
 
-def _begun(
-    kept: Sequence[tuple[str, Block]], setting_id: str, missing: Sequence[int], most: int
-) -> Iterator[Block]:
+def _begun(kept: Sequence[Block], missing: Sequence[int]) -> Iterator[Block]:
     """Blocks of a setting to go on with: none of their seeds is stored, or in two of them."""
     left = set(missing)
-    for sid, block in kept:
-        if sid == setting_id and left.issuperset(block) and 0 < len(block) <= most:
+    for block in kept:
+        if block and left.issuperset(block):
             left -= set(block)
             yield block
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def _main(argv: list[str]) -> int:
     console = show.console()
     with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
         if options.dry_run:
-            plan = _plan(request, _expected(request))
+            plan = _Planner(request).plan(_expected(request))
             _print(console, show.describe_plan(plan, request.preset))
             _print(console, list(show.list_trials(plan, options.verbose)))
             return Exit.DONE
@@ -93,21 +94,40 @@ def _expected(request: Request) -> Capacity:
     return this_machine(gpus=request.sweep.resources.gpus > 0)
 
 
-def _plan(request: Request, capacity: Capacity, resources: Resources | None = None) -> Plan:
-    resources, options = resources or request.sweep.resources, request.options
-    if options.local:
-        resources = resources.model_copy(update={"max_concurrent": 1})
-    job = Job(
-        out=request.store.out,
-        resources=resources,
-        seed_step_microseconds=request.sweep.seed_step_microseconds,
-        rerun_failed=options.rerun_failed,
-        command=f"python -m nalu_ray.tune {request.command}",
-        commit=commit(),
-        kept=states.blocks(request.store, request.task.name),
-    )
-    stored = request.store.outcomes(request.task.name)
-    return make_plan(request.task, request.points, stored, job, capacity)
+class _Planner:
+    """Plans of a request: what is stored is read once, however often it is planned."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.stored = request.store.outcomes(request.task.name)
+        resources = request.sweep.resources
+        if request.options.local:
+            resources = resources.model_copy(update={"max_concurrent": 1})
+        self.job = Job(
+            out=request.store.out,
+            resources=resources,
+            seed_step_microseconds=request.sweep.seed_step_microseconds,
+            rerun_failed=request.options.rerun_failed,
+            command=f"python -m nalu_ray.tune {request.command}",
+            commit=commit(),
+            kept=states.blocks(request.store, request.task.name),
+        )
+
+    def plan(self, capacity: Capacity, resources: Resources | None = None) -> Plan:
+        job = replace(self.job, resources=resources or self.job.resources)
+        return make_plan(self.request.task, self.request.points, self.stored, job, capacity)
+
+    def share_gpus(self, capacity: Capacity) -> Plan:
+        """Plans for as many trials on a GPU as its memory holds, by what the largest takes."""
+        from nalu_ray import runner  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
+
+        task, resources = self.request.task, crowded(self.job.resources, capacity)
+
+        def size(trial: TrialSpec) -> int:
+            return task.memory(task.setting_type.model_validate(trial.setting), len(trial.seeds))
+
+        largest = max(self.plan(capacity, resources).trials, key=size)
+        return self.plan(capacity, shared(resources, *runner.measure_gpu(largest)))
 
 
 def _run(request: Request, console: Console) -> int:
@@ -118,12 +138,14 @@ def _run(request: Request, console: Console) -> int:
         if not capacity.known:
             session = _session(request, capacity, stack)
             capacity = session.capacity
-        plan = _plan(request, capacity)
+        planner = _Planner(request)
+        plan = planner.plan(capacity)
         if plan.trials and not request.options.local and session is None:
             session = _session(request, capacity, stack)
         if plan.trials and session and request.sweep.resources.gpus_per_trial == "auto":
-            _print(console, ["measuring what the largest block takes of a GPU"])
-            plan = _share_gpus(request, capacity)
+            if not request.options.quiet:
+                _print(console, ["measuring what the largest block takes of a GPU"])
+            plan = planner.share_gpus(capacity)
         if not request.options.quiet:
             _print(console, [session.describe()] if session else [])
             _print(console, show.describe_plan(plan, request.preset))
@@ -131,20 +153,6 @@ def _run(request: Request, console: Console) -> int:
             _prepare(request)
         kept = _work(request, plan, session, console) if plan.trials else None
     return _end(request, plan, session, kept, console)
-
-
-def _share_gpus(request: Request, capacity: Capacity) -> Plan:
-    """Plans for as many trials on a GPU as its memory holds, by what the largest block takes."""
-    from nalu_ray import runner  # noqa: PLC0415 (as above)
-
-    resources = crowded(request.sweep.resources, capacity)
-    task = request.task
-
-    def size(trial: TrialSpec) -> int:
-        return task.memory(task.setting_type.model_validate(trial.setting), len(trial.seeds))
-
-    largest = max(_plan(request, capacity, resources).trials, key=size)
-    return _plan(request, capacity, shared(resources, *runner.measure_gpu(largest)))
 
 
 def _prepare(request: Request) -> None:

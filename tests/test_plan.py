@@ -276,6 +276,10 @@ def test_a_state_of_what_is_not_missing_or_too_large_does_not_count(fake: Any) -
     assert dealt(fake, [wanted], twice, machine=one) == [(0, 1), (2, 3)]
     done = store(wanted, 0)
     assert dealt(fake, [wanted], [(sid, (0, 1))], machine=one, stored=done) == [(1, 2, 3)]
+    (many,) = points(fake, 1, 262, hidden=10)  # of 300: 38 at once fit, halving 262 gives 33
+    fitted = capacity(1, memory=WORKER_BYTES + 400 * 2**20)
+    kept = [(many.setting.id, tuple(range(38)))]
+    assert tuple(range(38)) in dealt(fake, [many], kept, machine=fitted)
     (large,) = points(fake, 1, 4, hidden=1024)
     little = capacity(1, memory=WORKER_BYTES + 2 * GIB)
     kept = [(large.setting.id, (0, 1, 2, 3))]

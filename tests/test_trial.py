@@ -157,7 +157,14 @@ def test_a_state_that_does_not_fit_is_told_and_left(
     fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = spec(fake, tmp_path)
-    states.save(Store(str(tmp_path)), made.task, made.key, b"torn")
+    states.save(
+        Store(str(tmp_path)),
+        made.task,
+        made.key,
+        b"torn",
+        setting_id=made.setting_id,
+        seeds=made.seeds,
+    )
     assert [report.step for report in Trial(made, report_seconds=0)] == [1, 2, 3, 4]
     assert "a label: its last state does not fit, starting anew" in caplog.text
 

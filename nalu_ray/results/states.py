@@ -18,27 +18,31 @@ def save(
     key: str,
     data: bytes,
     *,
-    setting_id: str = "",
-    seeds: Sequence[int] = (),
+    setting_id: str,
+    seeds: Sequence[int],
 ) -> None:
-    """Keeps a trial's state in place of what it kept before.
+    """Keeps a trial's state in place of what it kept before, and which setting and seeds it is of.
 
     Raises:
         StoreError: it could not be written; what was kept before is still there.
     """
     file = path(store, task, key)
     about = json.dumps({"setting_id": setting_id, "seeds": list(seeds)})
-    store.put(f"{file.removesuffix('.pt')}.json", about.encode())
+    store.put(_about(file), about.encode())
     store.put(file, data)
 
 
 def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns the setting and the seeds of each state that is kept; none of what cannot be read."""
+    """Returns the setting and the seeds of each state that is kept; of what can be read.
+
+    Raises:
+        StoreError: the place cannot be listed.
+    """
     found = []
-    for item in files.list_folder(store.filesystem, f"{store.root}/.states/{task}"):
+    for item in store.listing(f"{store.root}/.states/{task}"):
         if item.extension == "pt":
             try:
-                with store.filesystem.open_input_stream(f"{item.path[:-3]}.json") as stream:
+                with store.filesystem.open_input_stream(_about(item.path)) as stream:
                     about = json.loads(stream.read())
                 found.append((str(about["setting_id"]), tuple(map(int, about["seeds"]))))
             except (OSError, ValueError, LookupError, TypeError):
@@ -66,7 +70,7 @@ def load(store: Store, task: str, key: str) -> bytes | None:
 def drop(store: Store, task: str, key: str) -> None:
     """Removes what :func:`save` kept if it can, and the folder with the last of it."""
     file = path(store, task, key)
-    for name in (file, f"{file.removesuffix('.pt')}.json"):
+    for name in (file, _about(file)):
         files.remove_quietly(store.filesystem, name)
     files.remove_if_empty(store.filesystem, file.rsplit("/", 1)[0])
     files.remove_if_empty(store.filesystem, file.rsplit("/", 2)[0])
@@ -75,3 +79,7 @@ def drop(store: Store, task: str, key: str) -> None:
 def path(store: Store, task: str, key: str) -> str:
     """Returns where a trial's state is kept."""
     return f"{store.root}/.states/{task}/{key}.pt"
+
+
+def _about(file: str) -> str:
+    return f"{file.removesuffix('.pt')}.json"

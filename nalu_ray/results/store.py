@@ -170,7 +170,7 @@ class Store:
         """
         folders = [
             item.base_name
-            for item in self._list(self.root)
+            for item in self.listing(self.root)
             if item.type == fs.FileType.Directory and not item.base_name.startswith(".")
         ]
         return sorted(name for name in folders if self._files(name))
@@ -227,14 +227,19 @@ class Store:
     def _path(self, task: str, name: str) -> str:
         return f"{self.root}/{task}/{name}"
 
-    def _list(self, folder: str) -> list[fs.FileInfo]:
+    def listing(self, folder: str) -> list[fs.FileInfo]:
+        """Returns what lies in a folder of its file system; nothing if there is no such folder.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
         try:
             return files.list_folder(self.filesystem, folder)
         except OSError as error:
             raise StoreError(f"cannot list {folder}: {error}") from error
 
     def _files(self, task: str) -> list[fs.FileInfo]:
-        return [item for item in self._list(f"{self.root}/{task}") if item.extension == "parquet"]
+        return [item for item in self.listing(f"{self.root}/{task}") if item.extension == "parquet"]
 
     def _read(self, task: str, columns: Sequence[str] | None) -> dict[str, pa.Table]:
         return files.read_tables(self.filesystem, self._files(task), task, columns, self._warned)

@@ -12,6 +12,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from nalu_ray.config import ConfigError
+from nalu_ray.node import SHARED
 from nalu_ray.results.store import Store
 
 PROBE_SECONDS = 60
@@ -115,8 +116,5 @@ def _mistakes(here: Answer, answers: Iterable[tuple[str, Answer | str]], out: st
                 f"{answer.version} than this command ({here.code}): copy one state of it to all"
             )
         if not answer.sees:
-            found.append(
-                f"node {address} does not see {out}: rows are written where trials run, so --out "
-                "must be a shared folder or a URI such as s3://bucket/results"
-            )
+            found.append(f"node {address} does not see {out}: {SHARED}")
     return found

@@ -26,7 +26,7 @@ QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
-LAUNCHED = Path("~/ray_bootstrap_config.yaml").expanduser()  # `ray up` puts it on the head
+LAUNCHED = Path(os.path.expanduser("~/ray_bootstrap_config.yaml"))  # `ray up`'s, on the head
 OBJECT_STORE_BYTES = 512 * 1024**2
 KNOCK_SECONDS = 10
 

@@ -106,12 +106,17 @@ def test_the_files_are_harmful(tmp_path: Path) -> None:
 # -- states ----------------------------------------------------------------------------------------
 
 
+def keep(spec: TrialSpec, data: bytes) -> None:
+    about = {"setting_id": spec.setting_id, "seeds": spec.seeds}
+    states.save(Store(spec.out), spec.task, spec.key, data, **about)
+
+
 def check_state(
     spec: TrialSpec, data: bytes, expected: pd.DataFrame, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(spec.out)
     caplog.clear()
-    states.save(store, spec.task, spec.key, data)
+    keep(spec, data)
     with caplog.at_level(logging.WARNING):
         assert run(spec) == [1, 2, 3, 4]
     path = states.path(store, spec.task, spec.key)
@@ -134,7 +139,7 @@ def test_a_state_cut_off_anywhere(
     assert len(cuts) > 20
     for cut in cuts:
         check_state(spec, data[:cut], whole, caplog)
-    states.save(Store(spec.out), spec.task, spec.key, data)
+    keep(spec, data)
     assert run(spec) == [4], "the state itself is good"
 
 

@@ -402,7 +402,7 @@ def test_nothing_is_written_to_a_folder_without_the_mark(tmp_path: Path, kind: s
         if kind == "rows":
             put(marked, {0: 1.0})
         else:
-            states.save(marked, "static", "a", b"")
+            states.save(marked, "static", "a", b"", setting_id="a", seeds=(0,))
 
     write()
     results.rename(tmp_path / "away")
