@@ -82,7 +82,7 @@ class Trial:
         finally:
             self._close()
         _free_gpu(self.spec)
-        if self._has_state:
+        if self._has_state or self.store.folder:  # or half of one, of a process that was killed
             states.drop(self.store, self.spec.task, self.spec.key)
         yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
 

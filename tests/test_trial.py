@@ -133,6 +133,18 @@ def test_a_state_says_what_it_is_of(fake: Any, tmp_path: Path) -> None:
     assert not (tmp_path / ".states").exists()
 
 
+def test_the_half_state_of_a_killed_writer_goes_with_its_trial(fake: Any, tmp_path: Path) -> None:
+    made, other = spec(fake, tmp_path), spec(fake, tmp_path, seeds=(7,))
+    folder = tmp_path / ".states" / "fake"
+    folder.mkdir(parents=True)
+    for half in (f"{made.key}.pt.0123abcd.tmp", f"{other.key}.json.0123abcd.tmp"):
+        (folder / half).write_bytes(b"PK")
+    list(Trial(made))
+    assert [path.name for path in folder.iterdir()] == [f"{other.key}.json.0123abcd.tmp"]
+    list(Trial(other))
+    assert not (tmp_path / ".states").exists()
+
+
 def test_a_node_with_other_code_is_refused(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path)
     check_node(made)

@@ -5,6 +5,7 @@ Beside each, ``<key>.json`` says which setting and seeds it is of.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 
@@ -68,12 +69,24 @@ def load(store: Store, task: str, key: str) -> bytes | None:
 
 
 def drop(store: Store, task: str, key: str) -> None:
-    """Removes what :func:`save` kept if it can, and the folder with the last of it."""
+    """Removes what :func:`save` kept if it can, and the folder with the last of it.
+
+    Also the half of a file that a writer left which was killed. Whoever else writes a state of the
+    same trial at this moment is told that it cannot be kept.
+    """
     file = path(store, task, key)
-    for name in (file, _about(file)):
+    folder = file.rsplit("/", 1)[0]
+    names = {file, _about(file)}
+    with contextlib.suppress(StoreError):
+        names = {
+            item.path
+            for item in store.listing(folder)
+            if item.path.startswith(file.removesuffix("pt"))
+        }
+    for name in names:
         files.remove_quietly(store.filesystem, name)
-    files.remove_if_empty(store.filesystem, file.rsplit("/", 1)[0])
-    files.remove_if_empty(store.filesystem, file.rsplit("/", 2)[0])
+    for empty in (folder, folder.rsplit("/", 1)[0]):
+        files.remove_if_empty(store.filesystem, empty)
 
 
 def path(store: Store, task: str, key: str) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from nalu_ray import registry
+from nalu_ray.config import expand, load_sweep
+from nalu_ray.machine import GIB, Capacity, Node
+from nalu_ray.plan import Job, make_plan
+from nalu_ray.resources import Resources
+from nalu_ray.results import states
 from nalu_ray.results.store import Store
 from nalu_ray.trial_spec import TrialSpec
 
@@ -19,10 +24,10 @@ from .up import Cluster
 pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
 # a slot for each CPU of three hosts
-SWEEP = (
-    "static --preset smoke layer=nac,nalu op=mul steps=20000 evaluations=100 seeds=3 "
-    "--seeds-per-trial 1"
-)
+CHANGES = {"layer": ["nac", "nalu"], "op": ["mul"], "steps": [20000], "evaluations": [100]}
+SEEDS = 3
+WORDS = [f"{name}={','.join(map(str, values))}" for name, values in CHANGES.items()]
+SWEEP = f"static --preset smoke {' '.join(WORDS)} seeds={SEEDS} --seeds-per-trial 1"
 TRIALS = 6
 
 
@@ -36,13 +41,23 @@ def start(cluster: Cluster, name: str, host: str) -> tuple[Path, set[str]]:
     """Starts a sweep; returns where, and what the host runs and has kept a state of."""
     out = cluster.lab.shared / name
     cluster.submit(name, f"{SWEEP} --address auto --out {out}", eager=True)
-    lost: set[str] = set()
-    while not lost:
-        cluster.until(lambda: running(cluster, host))
-        begun = set(running(cluster, host))
-        time.sleep(5)  # a state is kept every second
-        lost = begun & set(running(cluster, host))
-    return out, lost
+    labels = trials()
+
+    def kept() -> set[str]:
+        blocks = states.blocks(Store(str(out)), "static")
+        return {labels[block] for block in blocks} & set(running(cluster, host))
+
+    cluster.until(kept)
+    return out, kept()
+
+
+def trials() -> dict[tuple[str, tuple[int, ...]], str]:
+    """The sweep's trials by setting and seeds."""
+    task, preset = registry.task("static"), load_sweep("static").presets["smoke"]
+    points = expand(preset, task.setting_type, CHANGES, seeds=tuple(range(SEEDS)))
+    job = Job("", Resources(seeds_per_trial=1), 1.0)
+    plan = make_plan(task, points, {}, job, Capacity("any", (Node(1, 0, 64 * GIB),)))
+    return {(trial.setting_id, trial.seeds): trial.label for trial in plan.trials}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +78,8 @@ def check(cluster: Cluster, whole: Path, out: Path, lost: set[str]) -> None:
     }
     assert len(resumed) == TRIALS
     assert lost
-    assert any(resumed[label].get("step", 0) > 0 for label in lost), resumed
+    for label in lost:
+        assert resumed[label]["step"] > 0, label
     pd.testing.assert_frame_equal(rows(out, "static"), rows(whole, "static"), check_exact=True)
     assert not list(out.glob(".*"))
 
