@@ -15,7 +15,7 @@ from .up import DASHBOARD, Cluster, results
 
 pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
-SWEEP = "static --preset smoke layer=nac,nalu op=add,mul steps=4000 seeds=4 --seeds-per-trial 1"
+SWEEP = "static --preset smoke layer=nac,nalu op=add,mul steps=2000 seeds=4 --seeds-per-trial 1"
 
 
 def test_the_file_is_accepted(on_hosts: Cluster) -> None:
