@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from nalu_ray.training.replicas import Replicas, clip_rows
 from nalu_ray.training.settings import SupervisedSetting
 
 COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
+# between evaluations that are far apart, to say how far it is and to have its state kept
+PAUSE_SECONDS = 10.0
 
 
 class SupervisedRun:
@@ -59,11 +62,15 @@ class SupervisedRun:
         self.sets = {split: self._evaluation_set(split) for split in task.splits}
 
     def advance(self) -> Progress:
-        """Trains up to the next evaluation and scores every split."""
+        """Trains up to the next evaluation and scores every split, or pauses on the way there."""
         setting = self.setting
         if self.step == 0:
             self._evaluate()
-        self._train(_next_stop(self.step, setting.steps, setting.evaluations))
+        stop = _next_stop(self.step, setting.steps, setting.evaluations)
+        self._train(stop, PAUSE_SECONDS)
+        if self.step < stop:
+            return Progress(self.step, setting.steps)
+        self._mark_lost()
         self._evaluate()
         return Progress(self.step, setting.steps, self._shown())
 
@@ -107,9 +114,10 @@ class SupervisedRun:
 
     # -- training ----------------------------------------------------------------------------
 
-    def _train(self, until: int) -> None:
+    def _train(self, until: int, seconds: float = math.inf) -> None:
         flat, clip = self.replicas.flat, self.setting.clip
         any_diverged = bool((self.diverged >= 0).any())
+        end = time.monotonic() + seconds
         while self.step < until:
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
             prediction = self._predict("train", batch, self.streams)
@@ -123,7 +131,8 @@ class SupervisedRun:
             self._update(any_diverged)
             self.schedule.step()
             self.step += 1
-        self._mark_lost()
+            if time.monotonic() >= end:
+                break
 
     @torch.no_grad()
     def _update(self, any_diverged: bool) -> None:

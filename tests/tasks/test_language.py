@@ -302,7 +302,8 @@ def test_twenty_words_are_learned(head: str, combine: str) -> None:
         loss="mae", schedule="cosine", lr_end=0.0, evaluations=1,
     )  # fmt: skip
     run = TwentyWords().start(chosen, [0, 1], torch.device("cpu"))
-    run.advance()
+    while (progress := run.advance()).step < progress.steps:
+        pass
     rows = run.rows()
     last = rows[rows.step == 400].set_index("metric").value
     assert (last["mae"] < 0.2).all()

@@ -170,7 +170,8 @@ def test_zeros_are_counted_among_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     (point,) = expand(preset, ParitySetting, {"last": ["nac"]})
     short = {"steps": 200, "warmup": 20, "evaluations": 1, "test_size": 2}
     run: Any = TASK.start(point.setting.model_copy(update=short), [0], torch.device("cpu"))  # type: ignore[arg-type]
-    run.advance()
+    while (progress := run.advance()).step < progress.steps:
+        pass
     images, zeros = composed(mnist.part("test"), 300)
     with torch.no_grad():
         found = run.replicas(images[None])[0].argmax(-1)

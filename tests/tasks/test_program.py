@@ -262,7 +262,8 @@ def test_sums_are_learned_from_two_digits() -> None:
         schedule="cosine", lr_end=0, clip=1, evaluations=1,
     )  # fmt: skip
     run = TASK.start(chosen, SEEDS, torch.device("cpu"))
-    run.advance()
+    while (progress := run.advance()).step < progress.steps:
+        pass
     rows = run.rows()
     last = rows[(rows.step == 300) & (rows.metric == "digits")].groupby("split").value.mean()
     assert last["interpolation"] > 0.9
@@ -276,7 +277,8 @@ def test_the_configured_nalu_learns_sums() -> None:
         options={"gate": "state", "gate_init": 5.0, "forget_init": 1.0},
     )  # fmt: skip
     run = TASK.start(chosen, [0, 1, 2], torch.device("cpu"))
-    run.advance()
+    while (progress := run.advance()).step < progress.steps:
+        pass
     rows = run.rows()
     last = rows[(rows.step == 500) & (rows.metric == "digits") & (rows.split == "interpolation")]
     assert last.value.median() > 0.9

@@ -15,6 +15,7 @@ from nalu_ray.results.store import COMPLETED
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.tasks import identity, static
+from nalu_ray.training import loop
 from nalu_ray.training.loop import SupervisedRun, SupervisedSetting, _next_stop
 from nalu_ray.training.optimisers import OptimiserName
 
@@ -158,6 +159,28 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name: str, plan: str) -> None
     second.load_state_dict(torch.load(buffer, weights_only=True))
     resumed = finish(second)
     assert resumed.equals(whole)
+
+
+def test_pauses_between_evaluations_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = static.StaticSetting(
+        layer="nac", op="add", steps=6, batch=8, test_size=16, evaluations=2
+    )
+    whole = finish(static.TASK.start(setting, [3, 5], CPU))
+    monkeypatch.setattr(loop, "PAUSE_SECONDS", 0.0)
+    run = static.TASK.start(setting, [3, 5], CPU)
+    seen = [run.advance() for _ in range(4)]
+    assert [progress.step for progress in seen] == [1, 2, 3, 4]
+    assert [bool(progress.shown) for progress in seen] == [False, False, True, False]
+    other = static.TASK.start(setting, [3, 5], CPU)
+    other.load_state_dict(run.state_dict())
+    assert finish(other).equals(whole)
+
+
+def test_a_seed_is_lost_at_the_same_step_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = SupervisedSetting(steps=12, evaluations=1, lr=0.1)
+    whole = finish(SupervisedRun(Fragile(), setting, range(3), CPU))
+    monkeypatch.setattr(loop, "PAUSE_SECONDS", 0.0)
+    assert finish(SupervisedRun(Fragile(), setting, range(3), CPU)).equals(whole)
 
 
 def test_every_seed_is_scored_at_the_start_and_at_even_steps() -> None:
