@@ -509,7 +509,9 @@ def test_a_mirror_that_is_too_slow_is_left(
                     if done.wait(every):
                         break
                     connection.sendall(data[at : at + 1])
+                    sent.append(at)
 
+        sent: list[int] = []
         data = gzip.compress(random.Random(0).randbytes(10_000))
         thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
@@ -518,6 +520,7 @@ def test_a_mirror_that_is_too_slow_is_left(
             mnist.fetch(tmp_path)
         done.set()
         thread.join()
+    assert len(sent) < 500, "all was awaited"
     assert not list((tmp_path / "MNIST" / "raw").iterdir())
 
 
