@@ -90,9 +90,8 @@ class _Body(io.BufferedIOBase):
     def read(self, size: int | None = -1) -> bytes:
         if time.monotonic() > self.end:
             raise TimeoutError(f"not whole after {FILE_SECONDS:g} s")
-        return self.answer.read1(
-            -1 if size is None else size
-        )  # waits once; read() would wait for all of it
+        # waits once, where read() would wait for all of it
+        return self.answer.read1(-1 if size is None else size)
 
 
 def _opened(url: str) -> HTTPResponse:
