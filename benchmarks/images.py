@@ -10,6 +10,8 @@
   scaled up);
 * stacking: seed-steps a second of blocks of 1, 2 and 4 seeds of the laptop presets' NAC, counting
   and parity; with another ``--device`` than the CPU only that, on the device;
+* layout: steps a second of the laptop presets' NAC, counting and parity, with and without channels
+  last in memory;
 * parity: images a second beside a loop over images.
 
 Every figure is the median of repeated measurements.
@@ -19,24 +21,27 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Sequence
 from itertools import cycle
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from timing import median_seconds
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from nalu_ray.config import expand, load_sweep
 from nalu_ray.data import mnist, scenes
+from nalu_ray.layers.convnet import Conv2d
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch
+from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.tasks import _series, parity
 from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
 from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.settings import SupervisedSetting
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
@@ -82,17 +87,31 @@ def pace(run: SupervisedRun, seconds: float) -> float:
     return len(run.seeds) / median_seconds(step, seconds, least=3)
 
 
+def preset_run(task: SupervisedTask[Any], seeds: Sequence[int], device: torch.device) -> Any:
+    """Returns a run of the laptop preset's NAC; its evaluation, which is not measured, is small."""
+    preset = load_sweep(task.name).presets["laptop"]
+    few = {"test_images": [100], "test_size": [2]}
+    changes = {name: few[name] for name in few if name in task.setting_type.model_fields}
+    model = {task.axes[0]: ["nac"]}
+    (point,) = expand(preset, task.setting_type, model | changes)
+    return SupervisedRun(task, point.setting, seeds, device)
+
+
+def print_layouts(seconds: float) -> None:
+    """Prints what the layout of convolutions gains."""
+    for task in (TASK, parity.TASK):
+        rates = [pace(preset_run(task, [0], CPU), seconds)]
+        with patch.object(Conv2d, "forward", nn.Conv2d.forward):
+            rates.append(pace(preset_run(task, [0], CPU), seconds))
+        print("{} with channels last, and first, steps/s: {:.1f}, {:.1f}".format(task.name, *rates))
+
+
 def print_stacked(seconds: float, device: torch.device) -> None:
     """Prints the seed-steps a second of blocks of seeds of the laptop presets' NAC."""
-    few = {"test_images": 100, "test_size": 2}  # evaluation is not measured
-    for task, model in ((TASK, {"layer": ["nac"]}), (parity.TASK, {"last": ["nac"]})):
-        preset = load_sweep(task.name).presets["laptop"]
-        changes = {name: [n] for name, n in few.items() if name in task.setting_type.model_fields}
-        (point,) = expand(preset, task.setting_type, model | changes)
-        assert isinstance(point.setting, SupervisedSetting)
+    for task in (TASK, parity.TASK):
         rates = []
         for seeds in STACKED:
-            run = SupervisedRun(task, point.setting, range(seeds), device)
+            run = preset_run(task, range(seeds), device)
             rates.append(f"{seeds} seeds {pace(run, seconds):.1f}")
         print(f"{task.name} stacked on {device}, seed-steps/s:", ", ".join(rates), flush=True)
 
@@ -199,6 +218,7 @@ def main() -> None:
             cells += [f"{rate:,.0f} ({rate / whole:.0f})" for rate in read] + [f"{whole:,.1f}"]
             print(f"{layer:10}", *(f"{cell:>16}" for cell in cells), flush=True)
         print_stacked(seconds, CPU)
+        print_layouts(seconds)
     torch.set_num_threads(1)
     for distance in (14, 28):
         ours, plain = composed(distance, seconds)
