@@ -160,17 +160,21 @@ def evaluated(layer: str, seconds: float) -> list[float]:
 
 
 def one_by_one(rng: np.random.Generator, digits: mnist.Digits, distance: int) -> tuple[Tensor, int]:
-    """Makes one parity image as a script would."""
-    canvas, centres, even = np.zeros((100, 100), np.int32), [], 0
-    for _ in range(rng.integers(0, scenes.MOST + 1)):
-        while True:
+    """Makes one parity image as a script would; digits that find no place begin anew."""
+    canvas, even = np.zeros((100, 100), np.int32), 0
+    many, centres = rng.integers(0, scenes.MOST + 1), []
+    while len(centres) < many:
+        for _ in range(scenes.TRIES):
             centre = rng.integers(scenes.FIRST, scenes.LAST, 2)
             if all(np.linalg.norm(centre - other) >= distance for other in centres):
+                centres.append(centre)
                 break
-        centres.append(centre)
+        else:
+            centres = []
+    for row, column in centres:
         chosen = int(rng.integers(len(digits.labels)))
-        row, column = centre - scenes.FIRST
-        canvas[row : row + 28, column : column + 28] += digits.images[chosen].numpy()
+        top, left = row - scenes.FIRST, column - scenes.FIRST
+        canvas[top : top + 28, left : left + 28] += digits.images[chosen].numpy()
         even += int(digits.labels[chosen] % 2 == 0)
     return torch.from_numpy(canvas.clip(max=255).astype(np.uint8)), even
 
