@@ -34,7 +34,7 @@ report: $(BASE) ## tables, figures and the HTML page from stored rows
 test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
 	$(BIN) -m pytest $(ARGS)
 
-test-cluster: $(CLUSTER) ## hosts, commands and disks that fail: half an hour; some need root
+test-cluster: $(CLUSTER) ## hosts, commands and disks that fail: 25 minutes; some need root
 	$(BIN) -m pytest tests/cluster $(ARGS)
 
 lint: $(DEV) ## style and likely bugs
