@@ -42,6 +42,7 @@ from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
 from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.settings import SupervisedSetting
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
@@ -87,13 +88,16 @@ def pace(run: SupervisedRun, seconds: float) -> float:
     return len(run.seeds) / median_seconds(step, seconds, least=3)
 
 
-def preset_run(task: SupervisedTask[Any], seeds: Sequence[int], device: torch.device) -> Any:
+def preset_run(
+    task: SupervisedTask[Any], seeds: Sequence[int], device: torch.device
+) -> SupervisedRun:
     """Returns a run of the laptop preset's NAC; its evaluation, which is not measured, is small."""
     preset = load_sweep(task.name).presets["laptop"]
     few = {"test_images": [100], "test_size": [2]}
     changes = {name: few[name] for name in few if name in task.setting_type.model_fields}
     model = {task.axes[0]: ["nac"]}
     (point,) = expand(preset, task.setting_type, model | changes)
+    assert isinstance(point.setting, SupervisedSetting)
     return SupervisedRun(task, point.setting, seeds, device)
 
 

@@ -16,6 +16,7 @@ from nalu_ray.config import Sweep, expand
 from nalu_ray.results.store import Store
 from nalu_ray.results.tables import build as build_table
 from nalu_ray.tasks import static
+from tests.runs import finish
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -45,9 +46,7 @@ def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPat
         schedule="cosine",
     )  # fmt: skip
     run = static.TASK.start(setting, [0, 1], torch.device("cpu"))
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    rows = run.rows().assign(**setting.model_dump(include={"layer", "op"}), setting_id=setting.id)
+    rows = finish(run).assign(**setting.model_dump(include={"layer", "op"}), setting_id=setting.id)
     table = build_table(static.TASK.specs().tables[0], rows.assign(task="static"))
     assert [heading.label for heading in table.columns][-1] == "Clamped"
     cell = table.cells["add", "clamped", "extrapolation"]
@@ -61,10 +60,8 @@ def test_the_task_runs_its_sweep_and_prints_its_table(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     for point in expand(sweep.presets["smoke"], task.setting_type, {}):
         run = task.start(point.setting, point.seeds, torch.device("cpu"))
-        while (progress := run.advance()).step < progress.steps:
-            pass
         key = {"task": "mean", "setting_id": point.setting.id}
-        store.write(point.setting.model_dump(mode="json"), key, run.rows(), {})
+        store.write(point.setting.model_dump(mode="json"), key, finish(run), {})
     table = build_table(task.tables[0], store.load("mean"))
     cell = table.cells["nac", "", "interpolation"]
     assert cell.n == 2

@@ -76,15 +76,10 @@ def drop(store: Store, task: str, key: str) -> None:
     """
     file = path(store, task, key)
     folder = file.rsplit("/", 1)[0]
-    names = {file, _about(file)}
     with contextlib.suppress(StoreError):
-        names = {
-            item.path
-            for item in store.listing(folder)
-            if item.path.startswith(file.removesuffix("pt"))
-        }
-    for name in names:
-        files.remove_quietly(store.filesystem, name)
+        for item in store.listing(folder):
+            if item.path.startswith(file.removesuffix("pt")):
+                files.remove_quietly(store.filesystem, item.path)
     for empty in (folder, folder.rsplit("/", 1)[0]):
         files.remove_if_empty(store.filesystem, empty)
 

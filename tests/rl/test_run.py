@@ -15,6 +15,7 @@ from nalu_ray.rl.evaluation import episodes, shares
 from nalu_ray.rl.run import GridworldRun
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy
+from tests.runs import finish
 
 pytestmark = pytest.mark.usefixtures("cluster")
 CPU = torch.device("cpu")
@@ -37,8 +38,7 @@ SMALL: dict[str, Any] = {
 
 def finished(setting: GridworldSetting, seeds: list[int]) -> GridworldRun:
     run = GridworldRun(setting, seeds, CPU)
-    while (progress := run.advance()).step < progress.steps:
-        pass
+    finish(run)
     return run
 
 

@@ -7,6 +7,7 @@ import torch
 
 from nalu_ray.seeding import Streams
 from nalu_ray.tasks.identity import ACTIVATIONS, TASK, IdentitySetting
+from tests.runs import finish
 
 STREAMS = Streams("identity", [0, 1], "any")
 
@@ -53,9 +54,7 @@ def test_tanh_learns_the_range_and_fails_beyond_and_linear_does_not() -> None:
     for name in ("tanh", "none"):
         setting = IdentitySetting(layer=name, steps=1500, evaluations=1)
         run = TASK.start(setting, range(3), torch.device("cpu"))
-        while (progress := run.advance()).step < progress.steps:
-            pass
-        rows = run.rows()
+        rows = finish(run)
         last = rows[(rows.step == 1500) & (rows.metric == "mae")]
         scores[name] = last.groupby("split").value.mean()
     assert scores["tanh"]["interpolation"] < 0.2

@@ -16,6 +16,7 @@ from nalu_ray.task import Batch
 from nalu_ray.tasks._language import LanguageNetwork, LanguageSetting
 from nalu_ray.tasks.language import TASK, LanguageTask
 from nalu_ray.training.replicas import Replicas
+from tests.runs import finish
 
 SEEDS = (0, 5)
 WAYS = list(itertools.product(["none", "nac", "nalu"], ["last", "sum", "recurrent"]))
@@ -302,9 +303,7 @@ def test_twenty_words_are_learned(head: str, combine: str) -> None:
         loss="mae", schedule="cosine", lr_end=0.0, evaluations=1,
     )  # fmt: skip
     run = TwentyWords().start(chosen, [0, 1], torch.device("cpu"))
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    rows = run.rows()
+    rows = finish(run)
     last = rows[rows.step == 400].set_index("metric").value
     assert (last["mae"] < 0.2).all()
     assert (last["exact"] == 1).all()

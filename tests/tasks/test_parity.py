@@ -18,6 +18,7 @@ from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks._parity import LAST, ParityNetwork, ParitySetting, SquashedLinear
 from nalu_ray.tasks.parity import TASK
+from tests.runs import finish
 
 
 def setting(**values: Any) -> ParitySetting:
@@ -170,8 +171,7 @@ def test_zeros_are_counted_among_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     (point,) = expand(preset, ParitySetting, {"last": ["nac"]})
     short = {"steps": 200, "warmup": 20, "evaluations": 1, "test_size": 2}
     run: Any = TASK.start(point.setting.model_copy(update=short), [0], torch.device("cpu"))  # type: ignore[arg-type]
-    while (progress := run.advance()).step < progress.steps:
-        pass
+    finish(run)
     images, zeros = composed(mnist.part("test"), 300)
     with torch.no_grad():
         found = run.replicas(images[None])[0].argmax(-1)

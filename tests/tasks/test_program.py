@@ -18,6 +18,7 @@ from nalu_ray.task import Batch
 from nalu_ray.tasks._program import ProgramNetwork, ProgramSetting, matching_digits
 from nalu_ray.tasks.program import TASK
 from nalu_ray.training.replicas import Replicas
+from tests.runs import finish
 
 SEEDS = [0, 5]
 FAR = 3 * 10**7
@@ -262,9 +263,7 @@ def test_sums_are_learned_from_two_digits() -> None:
         schedule="cosine", lr_end=0, clip=1, evaluations=1,
     )  # fmt: skip
     run = TASK.start(chosen, SEEDS, torch.device("cpu"))
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    rows = run.rows()
+    rows = finish(run)
     last = rows[(rows.step == 300) & (rows.metric == "digits")].groupby("split").value.mean()
     assert last["interpolation"] > 0.9
     assert last["interpolation"] >= last["validation"] >= last["test"] > 0.5
@@ -277,8 +276,6 @@ def test_the_configured_nalu_learns_sums() -> None:
         options={"gate": "state", "gate_init": 5.0, "forget_init": 1.0},
     )  # fmt: skip
     run = TASK.start(chosen, [0, 1, 2], torch.device("cpu"))
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    rows = run.rows()
+    rows = finish(run)
     last = rows[(rows.step == 500) & (rows.metric == "digits") & (rows.split == "interpolation")]
     assert last.value.median() > 0.9

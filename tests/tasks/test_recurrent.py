@@ -18,6 +18,7 @@ from nalu_ray.tasks._recurrent import OPERATIONS, RecurrentNetwork, RecurrentSet
 from nalu_ray.tasks.recurrent import TASK, RecurrentTask
 from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.replicas import Replicas
+from tests.runs import finish
 
 SEEDS = [0, 5]
 REFERENCE = {
@@ -203,9 +204,7 @@ def test_a_seed_whose_sequence_has_nan_is_frozen_at_its_step_and_harms_no_other(
     rows = {}
     for seeds in (SEEDS, SEEDS[:1]):
         run = SupervisedRun(Broken(), chosen, seeds, torch.device("cpu"))
-        while (progress := run.advance()).step < progress.steps:
-            pass
-        rows[len(seeds)] = run.rows()
+        rows[len(seeds)] = finish(run)
     final = rows[2][rows[2].metric == COMPLETED].set_index("seed")
     assert final.value.tolist() == [1, 0]
     assert "step 2" in final.reason[SEEDS[1]]

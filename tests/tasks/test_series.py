@@ -20,6 +20,7 @@ from nalu_ray.tasks import _series, mnist_addition, mnist_counting
 from nalu_ray.tasks._series import LENGTHS, TEST_SERIES, Reader, SeriesNetwork, SeriesSetting
 from nalu_ray.tasks._series_task import SeriesTask
 from nalu_ray.training.replicas import Replicas
+from tests.runs import finish
 
 TASKS: dict[str, SeriesTask] = {"counting": mnist_counting.TASK, "addition": mnist_addition.TASK}
 SEEDS = (0, 3)
@@ -325,9 +326,7 @@ def test_a_part_of_the_digits_is_learned(task: SeriesTask) -> None:
         batch=32, length=2, steps=300, evaluations=1, lr=0.005, memory_init=20.0, test_images=500
     )
     run = task.start(chosen, [0], torch.device("cpu"))
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    rows = run.rows()
+    rows = finish(run)
     last = rows[(rows.step == 300) & (rows.split == "validation")].set_index("metric").value
     targets = drawn(task, "validation", length=2, test_images=500).targets
     constant = float((targets - targets.mean((0, 1))).abs().mean())
@@ -351,9 +350,7 @@ def test_the_shipped_recipe_learns_in_a_hundredth_of_its_steps(
     assert (shipped.optimiser, shipped.weight_decay) == ("muon", 0.1)
     short = {"steps": 200, "warmup": 20, "evaluations": 1, "test_images": 500}
     run = task.start(shipped.model_copy(update=short), [0], torch.device("cpu"))
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    rows = run.rows()
+    rows = finish(run)
     last = rows[rows.step == 200].set_index(["split", "metric"]).value
     assert float(last["validation", "mae"]) < error
     assert float(last["test", "accuracy"]) > accuracy

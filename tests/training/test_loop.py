@@ -18,15 +18,10 @@ from nalu_ray.tasks import identity, static
 from nalu_ray.training import loop
 from nalu_ray.training.loop import SupervisedRun, SupervisedSetting, _next_stop
 from nalu_ray.training.optimisers import OptimiserName
+from tests.runs import finish
 
 CPU = torch.device("cpu")
 every_optimiser = pytest.mark.parametrize("name", get_args(OptimiserName))
-
-
-def finish(run: Any) -> Any:
-    while (progress := run.advance()).step < progress.steps:
-        pass
-    return run.rows()
 
 
 def test_nac_solves_addition_to_1e_5() -> None:
