@@ -20,7 +20,6 @@ from nalu_ray.layers import (
     build,
     build_cell,
     cell_names,
-    cells,
     get,
     get_cell,
     names,
@@ -28,6 +27,7 @@ from nalu_ray.layers import (
     register_cell,
     registry,
 )
+from nalu_ray.layers.cells import unit_cell
 
 NEW_LAYER = """
 import torch
@@ -71,7 +71,7 @@ class Counter(Cell):
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a test registers and imports."""
     cell_names()
-    for known in registry._layers, cells._cells:
+    for known in registry._layers, unit_cell._cells:
         monkeypatch.setattr(known, "entries", dict(known.entries))
     before = set(sys.modules)
     yield
@@ -246,7 +246,9 @@ def test_a_taken_cell_name_and_a_wrong_cell_factory_are_refused() -> None:
     def shapeless(width: int) -> Cell:
         return build_cell("gru", width, width)
 
-    with pytest.raises(ValueError, match=r"^cell 'gru' of .* is taken by nalu_ray\.layers\.gru$"):
+    with pytest.raises(
+        ValueError, match=r"^cell 'gru' of .* is taken by nalu_ray\.layers\.cells\.gru$"
+    ):
         register_cell("gru", label="Mine")(factory)
     with pytest.raises(TypeError, match=r"^cell 'shapeless': its factory must start with"):
         register_cell("shapeless", label="Shapeless")(shapeless)
