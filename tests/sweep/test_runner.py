@@ -29,7 +29,7 @@ from nalu_ray.sweep.trial import Trial
 from nalu_ray.sweep.trial_spec import TrialSpec
 from nalu_ray.training import supervised
 
-from .conftest import PYTHONPATH
+from tests.conftest import PYTHONPATH
 
 WRONG = ("no", "raise", "diverge")
 

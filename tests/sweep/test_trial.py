@@ -27,7 +27,7 @@ from nalu_ray.sweep.node import NodeError, check_node
 from nalu_ray.sweep.placement import WORKER_BYTES
 from nalu_ray.sweep.trial import Trial, TrialSpec
 
-from .conftest import PYTHONPATH
+from tests.conftest import PYTHONPATH
 
 
 def spec(task: Any, out: Path, seeds: tuple[int, ...] = (0, 1, 2), **values: Any) -> TrialSpec:
