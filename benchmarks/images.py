@@ -33,16 +33,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from nalu_ray.config import expand, load_sweep
-from nalu_ray.data import mnist, scenes
+from nalu_ray.data import mnist
 from nalu_ray.layers.convnet import Conv2d
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask
-from nalu_ray.tasks import _series, parity
-from nalu_ray.tasks._series import SeriesNetwork, SeriesSetting
+from nalu_ray.tasks import parity
+from nalu_ray.tasks._mnist_series import network as _series
+from nalu_ray.tasks._mnist_series.network import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
-from nalu_ray.training.loop import SupervisedRun
+from nalu_ray.tasks.parity import data as scenes
+from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.settings import SupervisedSetting
+from nalu_ray.training.supervised import SupervisedRun
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]

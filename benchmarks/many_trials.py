@@ -19,14 +19,15 @@ import time
 import psutil
 from rich.console import Console
 
-from nalu_ray import registry, runner
+from nalu_ray import registry
 from nalu_ray.config import Point
-from nalu_ray.machine import this_machine
-from nalu_ray.plan import Job, Plan, make_plan
-from nalu_ray.progress import Board
 from nalu_ray.resources import Resources
-from nalu_ray.results.store import Store
-from nalu_ray.trial import Report, TrialSpec
+from nalu_ray.results.store.store import Store
+from nalu_ray.sweep import ray
+from nalu_ray.sweep.machine import this_machine
+from nalu_ray.sweep.plan import Job, Plan, make_plan
+from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.trial import Report, TrialSpec
 
 ROWS_A_TRIAL = 8  # the figures of two splits before and after the step, and the seed's last row
 MIB = 1024**2
@@ -111,20 +112,20 @@ def main() -> None:
     parser.add_argument("--running", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60.0)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as out, runner.start(this_machine(gpus=False)):
+    with tempfile.TemporaryDirectory() as out, ray.start(this_machine(gpus=False)):
         store = Store(out)
         if arguments.trials:
             plan = plan_of(arguments.trials, out)
             print(f"{plan.slots} at a time\n trials   seconds  driver MiB    rows/s")
             with Curve(Console(), plan, arguments.every) as board:
-                runner.run(plan, board, store)
+                ray.run(plan, board, store)
             read(store, board)
         running = plan_of(arguments.running, out, 10**8, arguments.running)
         with (
             contextlib.suppress(KeyboardInterrupt),
             Reports(Console(), running, arguments.seconds) as reports,
         ):
-            runner.run(running, reports, store)
+            ray.run(running, reports, store)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import argparse
 
 import pandas as pd
 
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.store import Store
 
 FIELDS = ["lr", "gate_init", "adam_beta2"]
 

@@ -5,7 +5,7 @@
 * plain: an ordinary ``nn.Module`` loop of one seed, the way a script would write it;
 * floor: what no implementation can leave out, timed as a step meets it (other data in between):
   drawing the random numbers, one logarithm of the input, the matrix products forward and backward;
-* stacked: :class:`nalu_ray.training.loop.SupervisedRun`, with independent data for every seed, and
+* stacked: :class:`nalu_ray.training.supervised.SupervisedRun`, with independent data for every seed, and
   with the option ``shared_inputs``.
 
 One thread, one core. Every figure is the median of repeated measurements.
@@ -23,8 +23,8 @@ from timing import median_seconds
 from torch import nn
 
 from nalu_ray.tasks import identity, static
-from nalu_ray.training.loop import SupervisedRun
 from nalu_ray.training.replicas import keep_freed_memory
+from nalu_ray.training.supervised import SupervisedRun
 
 BATCH, INPUTS, HIDDEN, SECTION = 128, 100, 2, 10
 CPU = torch.device("cpu")

@@ -39,12 +39,12 @@ from rich.table import Table
 
 from envs import TimeGridworldVectorEnv, World
 from nalu_ray.rl.a3c import A3CConfig
-from nalu_ray.rl.agent import build_network
+from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.rl.agent.stored import build_network
 from nalu_ray.rl.impala import IMPALAConfig
 from nalu_ray.rl.losses import LossConfig, actor_critic
-from nalu_ray.rl.module import TimeModule
-from nalu_ray.rl.network import NetworkConfig
-from nalu_ray.rl.results import figures
+from nalu_ray.rl.rllib.metrics import figures
+from nalu_ray.rl.rllib.module import TimeModule
 
 ENVS, FRAGMENT = 64, 20
 

@@ -20,9 +20,9 @@ import argparse
 import numpy as np
 import pandas as pd
 
-from nalu_ray.results.rows import COLUMNS
-from nalu_ray.results.statistics import bootstrap_interval
-from nalu_ray.results.store import Store
+from nalu_ray.results.analysis.statistics import bootstrap_interval
+from nalu_ray.results.store.rows import COLUMNS
+from nalu_ray.results.store.store import Store
 
 
 def interval(values: pd.Series, places: int) -> str:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import ValidationError
 
-from nalu_ray.cli import Exit, Parser, assignments, guarded
+from nalu_ray.command.words import Exit, Parser, assignments, guarded
 from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
-from nalu_ray.messages import Messages
 from nalu_ray.registry import tasks
-from nalu_ray.results import figures, traces
-from nalu_ray.results.output import write_bytes
-from nalu_ray.results.trained import describe
+from nalu_ray.results.output import figures, traces
+from nalu_ray.results.store.atomic import write_bytes
+from nalu_ray.results.store.networks import describe
+from nalu_ray.sweep.messages import Messages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from nalu_ray.training.models import Model
+    from nalu_ray.training.checkpoints import Model
 
 SUFFIXES = (".png", ".pdf", ".svg")
 _EXAMPLES = """\
@@ -79,7 +79,7 @@ class Viewer(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
     return guarded(lambda: _predict(argv))
 
 
@@ -179,13 +179,13 @@ def _checked(
 def _model(
     options: argparse.Namespace, task: Reader | Viewer, wanted: dict[str, str]
 ) -> tuple[str, Model]:
-    from nalu_ray.training import models  # noqa: PLC0415 (keeps --help quick)
+    from nalu_ray.training import checkpoints  # noqa: PLC0415 (keeps --help quick)
 
     try:
         if options.checkpoint:
-            return options.checkpoint, models.load(options.checkpoint, task.name, wanted)
-        return models.best(options.out, task.name, wanted)
-    except models.ModelError as error:
+            return options.checkpoint, checkpoints.load(options.checkpoint, task.name, wanted)
+        return checkpoints.best(options.out, task.name, wanted)
+    except checkpoints.ModelError as error:
         raise ConfigError([str(error)]) from error
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nalu_ray.cli import Exit, Parser, guarded
+from nalu_ray.command.words import Exit, Parser, guarded
 from nalu_ray.config import ConfigError, did_you_mean
-from nalu_ray.messages import Messages
-from nalu_ray.results.output import write_text
-from nalu_ray.results.page import page
-from nalu_ray.results.present import SAVED, Stored, count, present
-from nalu_ray.results.render import FORMATS
-from nalu_ray.results.store import Store
+from nalu_ray.results.output.formats import FORMATS
+from nalu_ray.results.output.page import page
+from nalu_ray.results.output.save import SAVED, Stored, count, present
+from nalu_ray.results.store.atomic import write_text
+from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.messages import Messages
 
 __all__ = ["main", "present"]
 
@@ -35,7 +35,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
     return guarded(lambda: _main(argv))
 
 

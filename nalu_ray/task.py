@@ -169,7 +169,7 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
 
 
 class SupervisedTask(Task[S]):
-    """A task of inputs and targets, trained by :class:`nalu_ray.training.loop.SupervisedRun`.
+    """A task of inputs and targets, trained by :class:`nalu_ray.training.supervised.SupervisedRun`.
 
     A new one says how to draw a batch, how to build the network and what to measure; the loss is
     the mean squared error unless it says otherwise.
@@ -183,7 +183,7 @@ class SupervisedTask(Task[S]):
     keep: ClassVar[Selection | None] = None
 
     def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:
-        from nalu_ray.training.loop import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
+        from nalu_ray.training.supervised import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
 
         return SupervisedRun(self, cast(Any, setting), seeds, device)
 

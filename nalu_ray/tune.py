@@ -13,28 +13,30 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from nalu_ray import cli, registry, show
-from nalu_ray.cli import Exit
+from nalu_ray import registry
+from nalu_ray.command import screen
+from nalu_ray.command import words as cli
+from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
+from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
-from nalu_ray.local import run_local
-from nalu_ray.machine import Capacity, this_machine
-from nalu_ray.messages import Messages
-from nalu_ray.placement import crowded, shared
-from nalu_ray.plan import Job, Plan, make_plan
-from nalu_ray.progress import Board
 from nalu_ray.provenance import commit
-from nalu_ray.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.resources import Resources
-from nalu_ray.results import states
-from nalu_ray.results.store import StoreError
-from nalu_ray.trial_spec import TrialSpec
+from nalu_ray.results.store import states
+from nalu_ray.results.store.store import StoreError
+from nalu_ray.sweep.local import run_local
+from nalu_ray.sweep.machine import Capacity, this_machine
+from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.placement import crowded, shared
+from nalu_ray.sweep.plan import Job, Plan, make_plan
+from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
-    from nalu_ray.runner import Session
+    from nalu_ray.sweep.ray import Session
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
     words = list(sys.argv[1:] if argv is None else argv)
     return cli.guarded(lambda: _main(words))
 
@@ -43,20 +45,20 @@ def _main(argv: list[str]) -> int:
     options, unknown = parser().parse_known_intermixed_args(argv)
     name, _ = task_and_words(options.words)
     if options.help:
-        print(parser().format_help() if name is None else show.task_help(registry.task(name)))
+        print(parser().format_help() if name is None else screen.task_help(registry.task(name)))
         return Exit.DONE
     if options.list:
         return _list(name, options.preset or "laptop")
     request = read(options, unknown, argv)
     if options.print_config:
-        print(show.sweep_yaml(request.task.name, request.preset, request.sweep), end="")
+        print(screen.sweep_yaml(request.task.name, request.preset, request.sweep), end="")
         return Exit.DONE
-    console = show.console()
+    console = screen.console()
     with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
         if options.dry_run:
             plan = _Planner(request).plan(_expected(request))
-            _print(console, show.describe_plan(plan, request.preset))
-            _print(console, list(show.list_trials(plan, options.verbose)))
+            _print(console, screen.describe_plan(plan, request.preset))
+            _print(console, list(screen.list_trials(plan, options.verbose)))
             return Exit.DONE
         return _run(request, console)
 
@@ -66,10 +68,10 @@ def _list(name: str | None, preset: str) -> int:
         raise ConfigError(mistakes)
     capacity = this_machine(gpus=False)
     if name is None:
-        table = show.list_tasks(list(registry.tasks().values()), preset, capacity)
+        table = screen.list_tasks(list(registry.tasks().values()), preset, capacity)
     else:
-        table = show.list_presets(registry.task(name), capacity)
-    show.console().print(table)
+        table = screen.list_presets(registry.task(name), capacity)
+    screen.console().print(table)
     return Exit.DONE
 
 
@@ -119,7 +121,7 @@ class _Planner:
 
     def share_gpus(self, capacity: Capacity) -> Plan:
         """Plans for as many trials on a GPU as its memory holds, by what the largest takes."""
-        from nalu_ray import runner  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
+        from nalu_ray.sweep import ray  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
 
         task, resources = self.request.task, crowded(self.job.resources, capacity)
 
@@ -127,7 +129,7 @@ class _Planner:
             return task.memory(task.setting_type.model_validate(trial.setting), len(trial.seeds))
 
         largest = max(self.plan(capacity, resources).trials, key=size)
-        return self.plan(capacity, shared(resources, *runner.measure_gpu(largest)))
+        return self.plan(capacity, shared(resources, *ray.measure_gpu(largest)))
 
 
 def _run(request: Request, console: Console) -> int:
@@ -148,7 +150,7 @@ def _run(request: Request, console: Console) -> int:
             plan = planner.share_gpus(capacity)
         if not request.options.quiet:
             _print(console, [session.describe()] if session else [])
-            _print(console, show.describe_plan(plan, request.preset))
+            _print(console, screen.describe_plan(plan, request.preset))
         if plan.trials and _address(request) is None:
             _prepare(request)
         kept = _work(request, plan, session, console) if plan.trials else None
@@ -164,13 +166,13 @@ def _prepare(request: Request) -> None:
 
 
 def _session(request: Request, capacity: Capacity, stack: contextlib.ExitStack) -> Session:
-    from nalu_ray import runner  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
+    from nalu_ray.sweep import ray  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
 
     address = _address(request)
-    opened = runner.start(capacity) if address is None else runner.connect(address)
+    opened = ray.start(capacity) if address is None else ray.connect(address)
     session = stack.enter_context(opened)
     if address is not None:
-        runner.check_nodes(request.store, request.task.name)
+        ray.check_nodes(request.store, request.task.name)
     return session
 
 
@@ -182,9 +184,9 @@ def _work(request: Request, plan: Plan, session: Session | None, console: Consol
         if session is None:
             run_local(plan, board, options.fail_fast)
         else:
-            from nalu_ray import runner  # noqa: PLC0415 (as above)
+            from nalu_ray.sweep import ray  # noqa: PLC0415 (as above)
 
-            kept = runner.run(
+            kept = ray.run(
                 plan,
                 board,
                 request.store,
@@ -201,7 +203,7 @@ def _end(
     request: Request, plan: Plan, session: Session | None, kept: str | None, console: Console
 ) -> int:
     """Prints tables, where everything is, and what failed."""
-    from nalu_ray.results.present import present  # noqa: PLC0415 (not needed to refuse a command)
+    from nalu_ray.results.output.save import present  # noqa: PLC0415 (not needed to refuse a command)
 
     store, name = request.store, request.task.name
     lines = [f"rows: {store.out.rstrip('/')}/{name}"]
@@ -219,7 +221,7 @@ def _end(
         lines.append(f"tensorboard --logdir {kept}")
     if session is not None:
         lines.append(session.describe_end())
-    failed = show.failures(plan, store.outcomes(name))
+    failed = screen.failures(plan, store.outcomes(name))
     if not request.options.quiet or failed:
         _print(console, lines)
     _print(console, failed)

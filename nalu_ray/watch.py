@@ -12,15 +12,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from nalu_ray.cli import Exit, Parser, assignments, guarded
+from nalu_ray.command.words import Exit, Parser, assignments, guarded
 from nalu_ray.config import ConfigError, did_you_mean
-from nalu_ray.messages import Messages
-from nalu_ray.results.trained import describe
+from nalu_ray.results.store.networks import describe
 from nalu_ray.rl import animation, board
-from nalu_ray.rl.agent import Agent, AgentError
-from nalu_ray.rl.agents import best
+from nalu_ray.rl.agent.choice import best
+from nalu_ray.rl.agent.stored import Agent, AgentError
 from nalu_ray.rl.playback import Moment, play
 from nalu_ray.rl.rollout import TASK
+from nalu_ray.sweep.messages import Messages
 
 _EXAMPLES = """\
 examples:
@@ -38,7 +38,7 @@ exit codes: 0 shown, 2 bad usage, 130 Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
     return guarded(lambda: _main(argv))
 
 

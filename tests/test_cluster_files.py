@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from nalu_ray.cluster import aws, pins
 from nalu_ray.cluster.__main__ import main
 from nalu_ray.cluster.check import Checked, check
-from nalu_ray.request import parser
+from nalu_ray.command.request import parser
 
 ROOT = Path(__file__).parents[1]
 AWS, GCP, LOCAL = "cluster.yaml", "cluster/gcp.yaml", "cluster/on_premise.yaml"

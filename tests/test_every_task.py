@@ -12,7 +12,7 @@ import torch
 from nalu_ray.config import PRESETS, Point, Setting, expand, load_sweep
 from nalu_ray.registry import tasks
 from nalu_ray.results import published
-from nalu_ray.results.store import COLUMNS, COMPLETED
+from nalu_ray.results.store.store import COLUMNS, COMPLETED
 from nalu_ray.task import SupervisedTask, Task
 
 pytestmark = pytest.mark.usefixtures("cluster")  # the gridworld trains on Ray

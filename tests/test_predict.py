@@ -15,10 +15,10 @@ from PIL import Image
 
 from nalu_ray import predict
 from nalu_ray.data import mnist
-from nalu_ray.data.number_words import VOCABULARY, split, tokenise, words
 from nalu_ray.registry import task
 from nalu_ray.seeding import generator
-from nalu_ray.training.models import ENDING
+from nalu_ray.tasks.language.data import VOCABULARY, split, tokenise, words
+from nalu_ray.training.checkpoints import ENDING
 
 ROOT = Path(__file__).resolve().parents[1]
 

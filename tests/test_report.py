@@ -15,9 +15,9 @@ from rich.console import Console
 
 from nalu_ray import tune
 from nalu_ray.report import main, present
-from nalu_ray.results.output import write_bytes, write_text
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
-from nalu_ray.results.store import Store, StoreError
+from nalu_ray.results.store.atomic import write_bytes, write_text
+from nalu_ray.results.store.store import Store, StoreError
 from tests.results.samples import fill, full_static, identity, specs
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from envs import World
 from nalu_ray import watch
-from nalu_ray.rl.agent import Agent, build_network
-from nalu_ray.rl.network import NetworkConfig
+from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.rl.agent.stored import Agent, build_network
 
 ROOT = Path(__file__).resolve().parents[1]
 WORLD = World(size=3, cell_pixels=4, instructions=(3, 5), time_limit=8)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nalu_ray.cli import Exit, Parser, guarded
 from nalu_ray.cluster.check import check
+from nalu_ray.command.words import Exit, Parser, guarded
 from nalu_ray.config import ConfigError, did_you_mean
 
 _EXAMPLES = """\
@@ -18,7 +18,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.cli.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
     return guarded(lambda: _main(argv))
 
 

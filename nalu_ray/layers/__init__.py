@@ -6,22 +6,22 @@ a new layer joins.
 """
 
 from .activations import ACTIVATIONS, CReLU
-from .cell import Cell, State, last
-from .cells import UnitCell, build_cell, cell_names, get_cell, register_cell
-from .configured import ConfiguredNALU
+from .cells.cell import Cell, State, last
+from .cells.configured import ConfiguredNALU
+from .cells.dnc import DNC
+from .cells.gru import GRU
+from .cells.lstm import LSTM, lstm_steps
+from .cells.nac_cell import NACCell, NALUCell
+from .cells.rnn import RNN
+from .cells.ugrnn import UGRNN
+from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
-from .dnc import DNC
 from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
-from .gru import GRU
 from .initialisers import INITIALISERS, Init, check_init, initialise
-from .lstm import LSTM, lstm_steps
 from .mlp import MLP, Linear
 from .nac import NAC, NALU
-from .nac_cell import NACCell, NALUCell
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
-from .rnn import RNN
 from .stack import Stack, Stacked, reset_parameters
-from .ugrnn import UGRNN
 
 __all__ = [
     "ACTIVATIONS",

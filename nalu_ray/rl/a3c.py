@@ -15,10 +15,10 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS
 
-from nalu_ray.rl.config import ActorCriticConfig
-from nalu_ray.rl.learner import ActorCriticLearner
-from nalu_ray.rl.runner import VectorRunner
-from nalu_ray.rl.waiting import Patience, wait_for_any
+from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
+from nalu_ray.rl.rllib.env_runner import VectorRunner
+from nalu_ray.rl.rllib.learner import ActorCriticLearner
+from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
 GRADIENTS = "sample_and_grads"
 TIMEOUT = 0.2  # seconds that a step of training waits for a gradient

@@ -10,8 +10,8 @@ import pandas as pd
 from gymnasium.vector import AutoresetMode
 
 from envs import TimeGridworldVectorEnv, World
-from nalu_ray.rl.agent import Player
-from nalu_ray.rl.network import Network
+from nalu_ray.rl.agent.network import Network
+from nalu_ray.rl.agent.stored import Player
 
 GOOD = 0.9
 METRICS = ["exact", "reward", "arrival", "time", "never"]

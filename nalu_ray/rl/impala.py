@@ -1,7 +1,7 @@
 """IMPALA (Espeholt et al., 2018): RLlib's, with rollouts instead of episodes and its own V-trace.
 
-RLlib's IMPALA gets the data and the weights around; :mod:`nalu_ray.rl.runner` acts, and
-:mod:`nalu_ray.rl.learner` learns. RLlib's own loss does not bootstrap an unfinished rollout:
+RLlib's IMPALA gets the data and the weights around; :mod:`nalu_ray.rl.rllib.env_runner` acts, and
+:mod:`nalu_ray.rl.rllib.learner` learns. RLlib's own loss does not bootstrap an unfinished rollout:
 docs/notes/rllib-vtrace-bootstrap.md.
 """
 
@@ -21,10 +21,10 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 
-from nalu_ray.rl.config import ActorCriticConfig
-from nalu_ray.rl.learner import ActorCriticLearner
 from nalu_ray.rl.losses import LossConfig
-from nalu_ray.rl.waiting import Patience, wait_for_any
+from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
+from nalu_ray.rl.rllib.learner import ActorCriticLearner
+from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
 SAMPLE = "sample_get_state_and_metrics"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from envs import TimeGridworldEnv
 from envs.world import ACTIONS
-from nalu_ray.rl.agent import Agent
+from nalu_ray.rl.agent.stored import Agent
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from envs import TimeGridworldVectorEnv
-from nalu_ray.rl.network import Network
+from nalu_ray.rl.agent.network import Network
 from nalu_ray.seeding import entropy, generator
 
 TASK = "gridworld"  # names the random streams, and the folder of the results

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 import torch
 
-from nalu_ray.results.store import COLUMNS, COMPLETED
-from nalu_ray.rl import state as states
-from nalu_ray.rl.agent import Agent
-from nalu_ray.rl.agents import ENDING
+from nalu_ray.results.store.store import COLUMNS, COMPLETED
+from nalu_ray.rl.agent.choice import ENDING
+from nalu_ray.rl.agent.stored import Agent
 from nalu_ray.rl.algorithms import build
 from nalu_ray.rl.evaluation import METRICS, episodes, on_trained, per_instruction, reach, shares
-from nalu_ray.rl.learner import DivergedError
-from nalu_ray.rl.results import figures
+from nalu_ray.rl.rllib import checkpoint as states
+from nalu_ray.rl.rllib.learner import DivergedError
+from nalu_ray.rl.rllib.metrics import figures
 from nalu_ray.rl.rollout import TASK
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy

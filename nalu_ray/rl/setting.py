@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from envs import World
 from nalu_ray.config import Setting
-from nalu_ray.rl.network import NetworkConfig
-from nalu_ray.training.settings import split_range
+from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.training.fields import split_range
 
 AlgorithmName = Literal["impala", "a3c"]
 

@@ -17,9 +17,9 @@ from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.training.fields import LayerName, SupervisedSetting
 from nalu_ray.training.metrics import mean_absolute_error, mean_squared_error
 from nalu_ray.training.optimisers import OptimiserName
-from nalu_ray.training.settings import LayerName, SupervisedSetting
 
 ACTIVATIONS = {
     "hardtanh": "Hardtanh",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nalu_ray.tasks._series_specs import figures, tables
-from nalu_ray.tasks._series_task import SeriesTask
+from nalu_ray.tasks._mnist_series.tables import figures, tables
+from nalu_ray.tasks._mnist_series.task import SeriesTask
 
 KINDS = 10
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.store import Store
 from tests.conftest import PYTHONPATH
 
 # what a shell starts in the background ignores it, and so does all that this starts

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.store import Store
 
 from .hosts import ADDRESSES, GATEWAY, ROOT, Lab, lab
 from .up import Cluster, results

@@ -15,13 +15,13 @@ import pytest
 import torch
 
 from nalu_ray.config import Point
-from nalu_ray.machine import GIB, Capacity, Node
-from nalu_ray.plan import Job, Plan, make_plan
 from nalu_ray.resources import Resources
-from nalu_ray.results import states
-from nalu_ray.results.store import Store
-from nalu_ray.scratch import scratch
-from nalu_ray.trial import Trial, TrialSpec
+from nalu_ray.results.store import states
+from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.machine import GIB, Capacity, Node
+from nalu_ray.sweep.plan import Job, Plan, make_plan
+from nalu_ray.sweep.scratch import scratch
+from nalu_ray.sweep.trial import Trial, TrialSpec
 
 from .commands import rows
 

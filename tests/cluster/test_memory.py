@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.store import Store
 
 from .commands import call
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.store import Store
 
 from .commands import call, rows
 from .hosts import ADDRESSES

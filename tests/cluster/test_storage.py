@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.store import Store
 
 from .commands import call, command, finish, rows, stored, until
 

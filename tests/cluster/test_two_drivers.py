@@ -15,11 +15,11 @@ import pytest
 
 import nalu_ray
 from nalu_ray.config import Point
-from nalu_ray.machine import GIB, Capacity, Node
-from nalu_ray.plan import Job, Plan, make_plan
 from nalu_ray.resources import Resources
-from nalu_ray.results.store import Outcome, Store
-from nalu_ray.trial import Trial
+from nalu_ray.results.store.store import Outcome, Store
+from nalu_ray.sweep.machine import GIB, Capacity, Node
+from nalu_ray.sweep.plan import Job, Plan, make_plan
+from nalu_ray.sweep.trial import Trial
 from tests.conftest import FAKE_PACKAGE, PYTHONPATH
 
 from .commands import call, command, finish, rows, stored

@@ -20,7 +20,6 @@ from nalu_ray.layers import (
     build,
     build_cell,
     cell_names,
-    cells,
     get,
     get_cell,
     names,
@@ -28,6 +27,7 @@ from nalu_ray.layers import (
     register_cell,
     registry,
 )
+from nalu_ray.layers.cells import unit_cell
 
 NEW_LAYER = """
 import torch
@@ -71,7 +71,7 @@ class Counter(Cell):
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a test registers and imports."""
     cell_names()
-    for known in registry._layers, cells._cells:
+    for known in registry._layers, unit_cell._cells:
         monkeypatch.setattr(known, "entries", dict(known.entries))
     before = set(sys.modules)
     yield

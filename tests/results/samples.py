@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nalu_ray.results.rows import COLUMNS, COMPLETED
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec, TaskSpecs
-from nalu_ray.results.store import Store
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED
+from nalu_ray.results.store.store import Store
 
 OPS = {
     "add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b", "square": "a²", "sqrt": "√a",

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from nalu_ray.results import figures
-from nalu_ray.results.curves import Curve, mean_band, panels
-from nalu_ray.results.rows import COLUMNS
+from nalu_ray.results.analysis.curves import Curve, mean_band, panels
+from nalu_ray.results.analysis.statistics import bootstrap_interval, median_interval
+from nalu_ray.results.output import figures
 from nalu_ray.results.specs import Axis, FigureSpec
-from nalu_ray.results.statistics import bootstrap_interval, median_interval
+from nalu_ray.results.store.rows import COLUMNS
 from tests.results.samples import (
     ACTIVATIONS,
     FIGURE_1,
@@ -210,6 +210,8 @@ def test_the_users_matplotlib_is_left_alone() -> None:
     before = dict(mpl.rcParams)
     figures.encode(figures.draw(spec(), three_seeds()), "png")
     assert dict(mpl.rcParams) == before
-    code = "import sys, nalu_ray.results.figures; assert 'matplotlib.pyplot' not in sys.modules"
+    code = (
+        "import sys, nalu_ray.results.output.figures; assert 'matplotlib.pyplot' not in sys.modules"
+    )
     root = Path(__file__).resolve().parents[2]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nalu_ray.results.layout import statistics, statistics_note
-from nalu_ray.results.paired import Paired, paired
-from nalu_ray.results.render import tidy
+from nalu_ray.results.analysis.paired import Paired, paired
+from nalu_ray.results.analysis.table import build
+from nalu_ray.results.output.formats import tidy
+from nalu_ray.results.output.grid import statistics, statistics_note
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
-from nalu_ray.results.tables import build
 from tests.results.samples import frame, mse, run
 
 OUTER = Measure(metric="mse", split="extrapolation", label="E", format=".1f", scale=10)

@@ -13,13 +13,13 @@ from rich.console import Console
 
 from nalu_ray import registry
 from nalu_ray.report import main
-from nalu_ray.results.present import file_name, present
-from nalu_ray.results.problems import problems
-from nalu_ray.results.render import FORMATS
+from nalu_ray.results.analysis.problems import problems
+from nalu_ray.results.analysis.table import build_each
+from nalu_ray.results.output.formats import FORMATS
+from nalu_ray.results.output.save import file_name, present
+from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec, TaskSpecs
-from nalu_ray.results.store import Store
-from nalu_ray.results.tables import build_each
-from nalu_ray.results.terminal import show
+from nalu_ray.results.store.store import Store
 from tests.results.samples import fill, frame, mse, run
 
 FIELDS = ("inputs", "train_range", "test_range")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nalu_ray.results.statistics import (
+from nalu_ray.results.analysis.statistics import (
     Rate,
     median_interval,
     perturbed_mse,

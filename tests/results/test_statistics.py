@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nalu_ray.results.statistics import (
+from nalu_ray.results.analysis.statistics import (
     Interval,
     Rate,
     bootstrap_interval,

@@ -22,9 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nalu_ray.results import files, states
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import COLUMNS, Outcome, Store, StoreError
+from nalu_ray.results.store import files, states
+from nalu_ray.results.store.store import COLUMNS, Outcome, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = {"task": "static", "setting_id": "a"}

@@ -18,14 +18,14 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from nalu_ray.results import published
-from nalu_ray.results.layout import arrange, captions, statistics
-from nalu_ray.results.render import FORMATS, latex, markdown, tidy
-from nalu_ray.results.render import html as to_html
+from nalu_ray.results.analysis.statistics import success_rate
+from nalu_ray.results.analysis.table import Cell, Table, build
+from nalu_ray.results.analysis.text import number, stored
+from nalu_ray.results.output.formats import FORMATS, latex, markdown, tidy
+from nalu_ray.results.output.formats import html as to_html
+from nalu_ray.results.output.grid import arrange, captions, statistics
+from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
-from nalu_ray.results.statistics import success_rate
-from nalu_ray.results.tables import Cell, Table, build
-from nalu_ray.results.terminal import show
-from nalu_ray.results.text import number, stored
 from tests.results.samples import (
     LAYERS,
     OPS,

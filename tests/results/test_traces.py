@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nalu_ray.results.figures import encode
-from nalu_ray.results.traces import Series, Trace, draw, draw_series, lines, series_lines
+from nalu_ray.results.output.figures import encode
+from nalu_ray.results.output.traces import Series, Trace, draw, draw_series, lines, series_lines
 
 TRACE = Trace(("five", "hundred", "and", "two"), (5.0, 499.987, 501.25, 502.004), 502)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nalu_ray.config import ConfigError
-from nalu_ray.results.trained import Kind, best, describe
+from nalu_ray.results.store.networks import Kind, best, describe
 
 KIND = Kind(
     noun="thing",

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from nalu_ray.rl.results import figures
-from nalu_ray.rl.state import load, network_of, save
+from nalu_ray.rl.rllib.checkpoint import load, network_of, save
+from nalu_ray.rl.rllib.metrics import figures
 from tests.rl.small import ENVS, STEPS, config
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from envs import World
-from nalu_ray.rl.agent import FORMAT, Agent, AgentError, build_network
-from nalu_ray.rl.network import NetworkConfig
+from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.rl.agent.stored import FORMAT, Agent, AgentError, build_network
 
 WORLD = World(size=3, cell_pixels=2, instructions=(3, 5), time_limit=8, walls=((1, 1),), m=2.0)
 ABOUT = {"algorithm": "a3c", "variant": "nac_core", "seed": 3, "exact": 0.75, "step": 10, "x": None}

@@ -12,11 +12,11 @@ import torch
 
 from envs import World
 from nalu_ray.config import ConfigError
-from nalu_ray.results.store import StoreError
-from nalu_ray.results.trained import describe
-from nalu_ray.rl.agent import Agent, build_network
-from nalu_ray.rl.agents import best
-from nalu_ray.rl.network import NetworkConfig
+from nalu_ray.results.store.networks import describe
+from nalu_ray.results.store.store import StoreError
+from nalu_ray.rl.agent.choice import best
+from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.rl.agent.stored import Agent, build_network
 
 WORLD = World(size=3, cell_pixels=2, instructions=(3, 5), time_limit=8)
 

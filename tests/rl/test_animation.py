@@ -12,7 +12,7 @@ from PIL import Image
 from envs import World
 from nalu_ray.config import ConfigError
 from nalu_ray.rl import animation
-from nalu_ray.rl.agent import Agent
+from nalu_ray.rl.agent.stored import Agent
 from nalu_ray.rl.playback import Moment, play
 from tests.rl.scripted import scripted
 

@@ -9,7 +9,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from nalu_ray.rl.a3c import A3C, A3CConfig, A3CRunner
 from nalu_ray.rl.impala import IMPALA, IMPALAConfig
-from nalu_ray.rl.runner import VectorRunner
+from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.schedule import scheduled
 from tests.rl.small import CONFIGS, config
 

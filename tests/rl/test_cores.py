@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nalu_ray.layers import LSTM, NAC
-from nalu_ray.rl.cores import Core, FeedbackNACCore, InstructionNACCore, NACCore
-from nalu_ray.rl.network import NetworkConfig, build_core
+from nalu_ray.rl.agent.cores import Core, FeedbackNACCore, InstructionNACCore, NACCore
+from nalu_ray.rl.agent.network import NetworkConfig, build_core
 
 STEPS, BATCH, VISION, HIDDEN = 9, 4, 6, 5
 SIZES = {"vision": VISION, "hidden": HIDDEN}

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from envs import TimeGridworldEnv, World
-from nalu_ray.rl.agent import Agent, build_network
+from nalu_ray.rl.agent.network import Network, NetworkConfig
+from nalu_ray.rl.agent.stored import Agent, build_network
 from nalu_ray.rl.evaluation import METRICS, episodes, per_instruction, shares
-from nalu_ray.rl.network import Network, NetworkConfig
 from tests.rl.scripted import scripted
 
 WORLD = World(size=4, cell_pixels=1, instructions=(3, 6), time_limit=8)

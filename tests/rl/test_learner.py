@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from nalu_ray.layers import NAC
-from nalu_ray.rl.learner import ActorCriticLearner
 from nalu_ray.rl.losses import actor_critic
+from nalu_ray.rl.rllib.env_runner import VectorRunner
+from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rollout import Rollout
-from nalu_ray.rl.runner import VectorRunner
 from tests.rl.small import CONFIGS, STEPS, config
 
 BOTH = pytest.mark.parametrize("kind", list(CONFIGS))

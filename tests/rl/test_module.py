@@ -13,8 +13,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from envs import TimeGridworldVectorEnv, World
-from nalu_ray.rl.agent import Player
-from nalu_ray.rl.module import TimeModule
+from nalu_ray.rl.agent.stored import Player
+from nalu_ray.rl.rllib.module import TimeModule
 from tests.rl.small import NETWORK, WORLD, config
 
 B, T = 3, 6

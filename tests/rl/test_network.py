@@ -11,7 +11,7 @@ from torch import nn
 
 from envs import World
 from nalu_ray.layers import NAC
-from nalu_ray.rl.network import Network, NetworkConfig
+from nalu_ray.rl.agent.network import Network, NetworkConfig
 
 WORLD = World(size=3, cell_pixels=2, instructions=(3, 5))
 SMALL = {"channels": 4, "vision": 8, "hidden": 6, "bank": 5}

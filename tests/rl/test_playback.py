@@ -10,7 +10,7 @@ from rich.console import Console
 
 from envs import TimeGridworldEnv, World
 from envs.world import ACTIONS
-from nalu_ray.rl.agent import Agent, Player
+from nalu_ray.rl.agent.stored import Agent, Player
 from nalu_ray.rl.board import board, ending, line, picture
 from nalu_ray.rl.playback import Moment, play
 from tests.rl.scripted import scripted

@@ -10,8 +10,8 @@ import pytest
 import torch
 from ray import tune
 
-from nalu_ray.rl.results import figures
-from nalu_ray.rl.state import load, network_of, save
+from nalu_ray.rl.rllib.checkpoint import load, network_of, save
+from nalu_ray.rl.rllib.metrics import figures
 from tests.rl.small import CONFIGS, STEPS, config
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]

@@ -11,8 +11,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from envs import TimeGridworldVectorEnv, World
-from nalu_ray.rl.agent import build_network
-from nalu_ray.rl.network import Network, NetworkConfig
+from nalu_ray.rl.agent.network import Network, NetworkConfig
+from nalu_ray.rl.agent.stored import build_network
 from nalu_ray.rl.rollout import Collector, Rollout
 
 RULES: dict[str, Any] = {"size": 3, "instructions": (2, 5), "time_limit": 6, "show": "first"}

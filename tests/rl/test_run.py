@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
-from nalu_ray.results.store import COMPLETED
+from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.rl import run as runs
-from nalu_ray.rl.agent import Agent
+from nalu_ray.rl.agent.stored import Agent
 from nalu_ray.rl.evaluation import episodes, shares
 from nalu_ray.rl.run import GridworldRun
 from nalu_ray.rl.setting import GridworldSetting

@@ -14,9 +14,9 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 
 from nalu_ray.rl.evaluation import episodes, shares
-from nalu_ray.rl.results import figures
+from nalu_ray.rl.rllib.checkpoint import load, network_of, save
+from nalu_ray.rl.rllib.metrics import figures
 from nalu_ray.rl.rollout import Collector, Ended, Rollout
-from nalu_ray.rl.state import load, network_of, save
 from tests.rl.small import CONFIGS, NETWORK, STEPS, config
 
 BOTH = pytest.mark.parametrize("kind", list(CONFIGS))

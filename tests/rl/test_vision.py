@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from envs import World
-from nalu_ray.rl.vision import Vision, _distinct_cells
+from nalu_ray.rl.agent.vision import Vision, _distinct_cells
 
 WORLDS = [
     World(size=3, cell_pixels=4, instructions=(3, 5)),

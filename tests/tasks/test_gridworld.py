@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from nalu_ray.config import explain
-from nalu_ray.rl.network import NetworkConfig
+from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.tasks.gridworld import TASK
 

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from nalu_ray import layers
-from nalu_ray.data.number_words import VOCABULARY, encode, words
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks._language import LanguageNetwork, LanguageSetting
 from nalu_ray.tasks.language import TASK, LanguageTask
+from nalu_ray.tasks.language.data import VOCABULARY, encode, words
+from nalu_ray.tasks.language.network import LanguageNetwork, LanguageSetting
 from nalu_ray.training.replicas import Replicas
 from tests.runs import finish
 

@@ -11,13 +11,14 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from nalu_ray.config import expand, load_sweep
-from nalu_ray.data import mnist, scenes
+from nalu_ray.data import mnist
 from nalu_ray.data.mnist import Digits
 from nalu_ray.layers import NAC
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks._parity import LAST, ParityNetwork, ParitySetting, SquashedLinear
 from nalu_ray.tasks.parity import TASK
+from nalu_ray.tasks.parity import data as scenes
+from nalu_ray.tasks.parity.network import LAST, ParityNetwork, ParitySetting, SquashedLinear
 from tests.runs import finish
 
 

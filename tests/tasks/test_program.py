@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
-from nalu_ray.data.programs import SYMBOLS, render
-from nalu_ray.layers.configured import ConfiguredNALU
+from nalu_ray.layers.cells.configured import ConfiguredNALU
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks._program import ProgramNetwork, ProgramSetting, matching_digits
 from nalu_ray.tasks.program import TASK
+from nalu_ray.tasks.program.data import SYMBOLS, render
+from nalu_ray.tasks.program.network import ProgramNetwork, ProgramSetting, matching_digits
 from nalu_ray.training.replicas import Replicas
 from tests.runs import finish
 

@@ -16,9 +16,16 @@ from nalu_ray.data import mnist
 from nalu_ray.results import published
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks import _series, mnist_addition, mnist_counting
-from nalu_ray.tasks._series import LENGTHS, TEST_SERIES, Reader, SeriesNetwork, SeriesSetting
-from nalu_ray.tasks._series_task import SeriesTask
+from nalu_ray.tasks import mnist_addition, mnist_counting
+from nalu_ray.tasks._mnist_series import network as _series
+from nalu_ray.tasks._mnist_series.network import (
+    LENGTHS,
+    TEST_SERIES,
+    Reader,
+    SeriesNetwork,
+    SeriesSetting,
+)
+from nalu_ray.tasks._mnist_series.task import SeriesTask
 from nalu_ray.training.replicas import Replicas
 from tests.runs import finish
 

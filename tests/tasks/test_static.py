@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nalu_ray.data.sections import sections
-from nalu_ray.results.statistics import perturbed_mse
+from nalu_ray.results.analysis.statistics import perturbed_mse
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.tasks import static
-from nalu_ray.tasks._static import _operands
+from nalu_ray.tasks._operands import sections
 from nalu_ray.tasks.static import OPERATIONS, TASK, StaticSetting
+from nalu_ray.tasks.static.data import _operands
 
 SEEDS = (0, 3, 8)
 CASES: list[dict[str, Any]] = [

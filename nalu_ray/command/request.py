@@ -1,0 +1,218 @@
+"""The command line of ``tune``: its flags, and what they ask for, checked as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from nalu_ray import registry
+from nalu_ray.command import words as cli
+from nalu_ray.command.screen import resolved, sweep_of
+from nalu_ray.config import PRESETS, ConfigError, Point, Preset, did_you_mean, expand, explain
+from nalu_ray.resources import Resources
+from nalu_ray.results.store.store import Store, StoreError
+from nalu_ray.task import Task
+
+ABOUT = """\
+Runs the sweep of a task and prints its tables. What is stored already is not run again, so the
+same command goes on after an interruption, and a larger one runs only the difference.
+
+The sweep is a preset of tune_configs/<task>.yaml. key=value words change it; a comma makes a grid:
+layer=nac,nalu op=add,mul. seeds=100 means seeds 0 to 99, seeds=3,7 those two.
+"""
+EXAMPLES = """\
+examples:
+  python -m nalu_ray.tune --list
+      every task, and how long its laptop preset takes here
+  python -m nalu_ray.tune static --preset smoke
+      seconds: does everything work?
+  python -m nalu_ray.tune static layer=nac,nalu op=add,mul lr=0.01,0.001 hidden=2,4 seeds=100
+      a grid of 16 settings with seeds 0 to 99
+  python -m nalu_ray.tune static op=add seeds=3,7 --local
+      two seeds of every layer, in this process and without Ray
+  python -m nalu_ray.tune static op=mul --print-config
+      the sweep as YAML: save it, change it, run it with --config FILE
+  python -m nalu_ray.tune static --preset paper --address auto --gpus-per-trial auto
+      the published sweep, on the cluster that this machine belongs to
+  python -m nalu_ray.tune static --help
+      the fields of a task
+
+exit codes: 0 all done, 1 some seeds failed, 2 bad usage, 130 Ctrl-C, 143 terminated
+"""
+# flag -> the package that it needs
+LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line that was found right.
+
+    Attributes:
+        options: the flags.
+        sweep: the preset with all changes folded in.
+        points: what it expands to.
+    """
+
+    options: Any
+    task: Task[Any]
+    preset: str
+    sweep: Preset
+    points: tuple[Point, ...]
+    store: Store
+    command: str
+
+    @property
+    def loggers(self) -> list[str]:
+        """Ray's loggers that were asked for."""
+        return [name for name in LOGGERS if getattr(self.options, name)]
+
+
+def parser() -> cli.Parser:
+    """Returns the command's flags."""
+    made = cli.Parser("python -m nalu_ray.tune", ABOUT, EXAMPLES)
+    made.add_argument("words", nargs="*", metavar="task [key=value]", help="a task, and changes")
+    add = made.add_argument_group("what runs").add_argument
+    add("-h", "--help", action="store_true", help="this text; with a task, its fields")
+    add("--list", action="store_true", help="table of the tasks; with a task, of its presets")
+    add("--preset", help=f"{', '.join(PRESETS)} (default: laptop)")
+    add("--config", metavar="FILE", help="a sweep of your own, such as --print-config prints")
+    add("--print-config", action="store_true", help="print the sweep with all changes, as YAML")
+    add("--dry-run", action="store_true", help="print the plan and start nothing")
+    add("--out", default="results", help="folder or URI of the rows (default: %(default)s)")
+    add("--rerun-failed", action="store_true", help="run seeds again that are stored as failed")
+    add("--fail-fast", action="store_true", help="stop at the first seed that fails")
+    add = made.add_argument_group("where it runs").add_argument
+    add("--local", action="store_true", help="in this process, without Ray; the same rows")
+    add("--address", help="a cluster, 'auto' for this machine's (default: $RAY_ADDRESS, or none)")
+    for name, field in Resources.model_fields.items():
+        add(_flag(name), metavar="N", help=f"{field.description} (default: the preset's)")
+    add = made.add_argument_group("what is shown").add_argument
+    add("-q", "--quiet", action="store_true", help="warnings and failures only")
+    add("-v", "--verbose", action="store_true", help="every trial of a plan; what trials cost")
+    for name in LOGGERS:
+        add(f"--{name}", action="store_true", help=f"Ray's logger for it; extra '{name}'")
+    return made
+
+
+def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
+    """Checks everything that was asked for, before anything runs.
+
+    Raises:
+        ConfigError: every mistake that was found, together.
+    """
+    mistakes = _Mistakes()
+    mistakes += [parser().unknown(word) for word in unknown if word[0] == "-"]
+    mistakes += _contradictions(options)
+    name, words = task_and_words([*options.words, *(word for word in unknown if word[0] != "-")])
+    task = sweep = store = flags = None
+    with mistakes.collecting():
+        task = registry.task(name) if name else _no_task()
+    with mistakes.collecting():
+        flags = _resources(options)
+    if task is None and options.config is None:
+        mistakes += unknown_preset(options.preset)
+    if task is not None:
+        with mistakes.collecting():
+            store = _store(options, task.name)
+        with mistakes.collecting():
+            preset, sweep = _sweep(task, options)
+        with mistakes.collecting():
+            changes = cli.Changes.read(words, task.setting_type)
+            mistakes += changes.mistakes
+            # without a sweep, the words are still checked
+            asked = sweep or Preset()
+            points = expand(asked, task.setting_type, changes.values, changes.seeds)
+            mistakes += [line for point in points for line in _unbuildable(task, point)]
+    if mistakes or task is None or sweep is None or store is None or flags is None:
+        raise ConfigError(mistakes)
+    resources = sweep.resources.model_copy(update=flags)
+    folded = resolved(sweep, changes.values, changes.seeds, resources)
+    return Request(options, task, preset, folded, tuple(points), store, shlex.join(argv))
+
+
+def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:
+    """Splits the task's name from the key=value words."""
+    if words and "=" not in words[0]:
+        return words[0], words[1:]
+    return None, words
+
+
+def unknown_preset(name: str | None) -> list[str]:
+    """Returns the mistake in the name of a shipped preset, if there is one."""
+    return [] if name in (None, *PRESETS) else [did_you_mean("preset", str(name), PRESETS)]
+
+
+def _unbuildable(task: Task[Any], point: Point) -> list[str]:
+    try:
+        task.check(point.setting)
+    except (TypeError, ValueError) as error:
+        return [str(error)]
+    return []
+
+
+class _Mistakes(list[str]):
+    """Every mistake that was found."""
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            self.extend(error.messages)
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
+def _no_task() -> Task[Any]:
+    raise ConfigError([f"name a task first: {', '.join(registry.names())} (--list tells more)"])
+
+
+def _contradictions(options: Any) -> list[str]:
+    mistakes = []
+    for name, package in LOGGERS.items():
+        if getattr(options, name) and importlib.util.find_spec(package) is None:
+            mistakes.append(f"--{name} needs the package {package}: pip install 'nalu-ray[{name}]'")
+        if getattr(options, name) and options.local:
+            mistakes.append(f"--{name} is Ray's: it does not go with --local")
+    if options.local and options.address:
+        mistakes.append("--local and --address exclude each other")
+    return mistakes
+
+
+def _resources(options: Any) -> dict[str, Any]:
+    given = {name: getattr(options, name) for name in Resources.model_fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Resources.model_validate(given).model_dump(include=set(given))
+    except ValidationError as error:
+        raise ConfigError([_flag(line) for line in explain(error)]) from error
+
+
+def _store(options: Any, task: str) -> Store:
+    try:
+        store = Store(options.out)
+        if not (options.dry_run or options.print_config):
+            store.check_writable(task)
+    except StoreError as error:
+        raise ConfigError([str(error)]) from error
+    return store
+
+
+def _sweep(task: Task[Any], options: Any) -> tuple[str, Preset]:
+    file = None if options.config is None else Path(options.config).absolute()
+    presets = sweep_of(task, file).presets
+    # a file with one preset need not be told which
+    only = next(iter(presets)) if len(presets) == 1 else "laptop"
+    name = options.preset or only
+    if name not in presets:
+        raise ConfigError([did_you_mean("preset", name, presets)])
+    return name, presets[name]

@@ -1,0 +1,217 @@
+"""What ``tune`` prints before and after a run: tasks, fields, sweeps, plans, and how it ended."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import yaml
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from nalu_ray.config import ConfigError, Point, Preset, Sweep, expand, load_sweep
+from nalu_ray.resources import Resources
+from nalu_ray.sweep.machine import GIB, Capacity
+from nalu_ray.sweep.plan import Job, Plan, Stored, describe_seeds, make_plan
+from nalu_ray.sweep.progress import describe_time, kind_of
+from nalu_ray.task import Task
+
+_LISTED = 20
+
+
+def task_help(task: Task[Any]) -> str:
+    """Returns a task's fields: name, type, default and line of help."""
+    fields = task.setting_type.model_fields
+    rows = [
+        (name, type_name(field.annotation), _plain(field.get_default(call_default_factory=True)))
+        for name, field in fields.items()
+    ]
+    rows.append(("seeds", "count or list", "preset's"))
+    about = [field.description or "" for field in fields.values()]
+    about.append("100 means seeds 0 to 99; 3,7 means those")
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    text = [f"{line}  {help_line}".rstrip() for line, help_line in zip(lines, about, strict=True)]
+    head = f"{task.name}: {task.title} (section {task.section})"
+    return "\n".join([head, "", "fields (name, type, default):", *text])
+
+
+def type_name(kind: Any) -> str:
+    """Returns a type as a user writes its values: ``add|mul``, ``float or none``."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return type_name(parts[0])
+    if origin is Literal:
+        return "|".join(map(str, parts))
+    if origin is tuple:
+        return ":".join("..." if part is Ellipsis else type_name(part) for part in parts)
+    if origin is dict:
+        return f"name:{type_name(parts[1])};..."
+    if origin in (Union, types.UnionType):
+        return " or ".join(type_name(part) for part in parts)
+    plain = kind.__name__ if isinstance(kind, type) and not parts else str(kind)
+    return "none" if kind is type(None) else plain
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ":".join(map(_plain, value))
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def sweep_of(task: Task[Any], file: Path | None = None) -> Sweep:
+    """Reads a task's sweep: a file, the shipped one, or the one beside another package's task."""
+    beside = Path(inspect.getfile(type(task))).with_name(f"{task.name}.yaml")
+    return load_sweep(task.name, file or (beside if beside.exists() else None))
+
+
+def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
+    """Returns a sweep as a file that ``--config`` reads."""
+    data = Sweep.model_validate({"task": task, "presets": {preset: sweep}})
+    values = data.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
+
+
+def resolved(
+    preset: Preset,
+    changes: Mapping[str, Sequence[Any]],
+    seeds: tuple[int, ...] | None,
+    resources: Resources,
+) -> Preset:
+    """Returns the sweep with the command line folded in: by itself it expands to the same."""
+
+    def kept(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in changes}
+
+    seeds_too = {} if seeds is None else {"seeds": None}
+    overrides = [
+        item.model_copy(update={"set": kept(item.set), "axes": kept(item.axes), **seeds_too})
+        for item in preset.overrides
+    ]
+    update = {
+        "axes": {**preset.axes, **{name: list(values) for name, values in changes.items()}},
+        "seeds": preset.seeds if seeds is None else list(seeds),
+        "overrides": [item for item in overrides if item.set or item.axes or item.seeds],
+        "resources": resources,
+    }
+    return preset.model_copy(update=update)
+
+
+# -- tables of what there is ---------------------------------------------------------------------
+
+
+def list_tasks(tasks: Sequence[Task[Any]], preset: str, capacity: Capacity) -> Table:
+    """Returns a table of the tasks with the size of one preset."""
+    table = _table("task", "section", "title")
+    for task in tasks:
+        table.add_row(task.name, task.section, task.title, *_size(task, preset, capacity))
+    return table
+
+
+def list_presets(task: Task[Any], capacity: Capacity) -> Table:
+    """Returns a table of a task's presets."""
+    table = _table("preset", "about")
+    for name, preset in sweep_of(task).presets.items():
+        table.add_row(name, preset.about, *_size(task, name, capacity))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=SIMPLE)
+    for column in ("settings", "seeds", "trials", "minutes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _size(task: Task[Any], preset: str, capacity: Capacity) -> list[str]:
+    try:
+        sweep = sweep_of(task).presets[preset]  # type: ignore[index]
+    except (ConfigError, KeyError):
+        return ["no such sweep"]
+    points = expand(sweep, task.setting_type, {})
+    job = Job("", sweep.resources, sweep.seed_step_microseconds)
+    seeds = f"{sum(len(point.seeds) for point in points):,}"
+    try:
+        plan = make_plan(task, points, {}, job, capacity)
+    except ConfigError:
+        return [f"{len(points):,}", seeds, "-", "more than this machine"]
+    return [f"{len(points):,}", seeds, f"{len(plan.trials):,}", f"{plan.seconds / 60:,.1f}"]
+
+
+# -- a plan --------------------------------------------------------------------------------------
+
+
+def describe_plan(plan: Plan, preset: str) -> list[str]:
+    """Returns the head of a run: what is asked for, what is done, what runs and for how long."""
+    asked = sum(len(point.seeds) for point in plan.points)
+    failed = f", {plan.failed:,} failed before (--rerun-failed runs them)" if plan.failed else ""
+    lines = [
+        f"{plan.task.name} (section {plan.task.section}), {preset}: "
+        f"{_count(len(plan.points), 'setting')}, {_count(asked, 'seed')}; "
+        f"{plan.done:,} done before{failed}; "
+        f"{plan.seeds:,} to do",
+    ]
+    if plan.trials:
+        first = plan.trials[0]
+        gpus = f" {_count(first.gpus, 'GPU')}," if first.gpus else ""
+        needs = f"{_count(first.cpus, 'CPU')},{gpus} {first.memory / GIB:.1f} GiB"
+        lines += [
+            f"{_count(len(plan.trials), 'trial')}, {plan.slots:,} at a time, about "
+            f"{describe_time(plan.seconds)}; each takes {needs} of {plan.capacity.describe()}",
+        ]
+    return lines
+
+
+def _count(number: float, what: str) -> str:
+    return f"{number:,g} {what}{'' if number == 1 else 's'}"
+
+
+def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:
+    """Yields a line for each trial, the first ones only unless all are wanted."""
+    shown = plan.trials if all_of_them else plan.trials[:_LISTED]
+    for trial in shown:
+        yield f"  {trial.label}, {trial.steps:,} steps"
+    if len(shown) < len(plan.trials):
+        yield f"  ... and {len(plan.trials) - len(shown):,} more (-v lists them)"
+
+
+# -- the end -------------------------------------------------------------------------------------
+
+
+def failures(plan: Plan, stored: Stored) -> list[str]:
+    """Returns a line for each kind of failure, naming settings and seeds; none if all is done."""
+    kinds: dict[str, tuple[str, list[tuple[str, list[int]]]]] = {}
+    for point in plan.points:
+        for kind, (reason, seeds) in _failed_of(point, stored).items():
+            kinds.setdefault(kind, (reason, []))[1].append((plan.labels[point.setting.id], seeds))
+    lines = []
+    for reason, where in kinds.values():
+        count = sum(len(seeds) for _, seeds in where)
+        lines.append(f"failed: {_count(count, 'seed')}: {reason}")
+        lines += [f"    {label} {describe_seeds(seeds)}" for label, seeds in where[:_LISTED]]
+        if len(where) > _LISTED:
+            lines.append(f"    ... and {len(where) - _LISTED:,} more settings")
+    return lines
+
+
+def _failed_of(point: Point, stored: Stored) -> dict[str, tuple[str, list[int]]]:
+    kinds: dict[str, tuple[str, list[int]]] = {}
+    for seed in point.seeds:
+        outcome = stored.get((point.setting.id, seed))
+        if outcome is None or not outcome.ok:
+            reason = "not done" if outcome is None else outcome.reason or "no reason given"
+            kinds.setdefault(kind_of(reason), (reason, []))[1].append(seed)
+    return kinds
+
+
+def console(stderr: bool = False) -> Console:
+    """Returns a console that neither wraps nor colours where no one is looking."""
+    found = Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=120)

@@ -1,0 +1,173 @@
+"""What the commands share: exit codes, flags that fail kindly, and the ``key=value`` grammar."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Any, NoReturn
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
+from nalu_ray.results.store.store import StoreError
+
+_OUTSIDE_BRACKETS = re.compile(r",(?![^\[{(]*[\]})])")
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    FAILED_SEEDS = 1
+    USAGE = 2
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class Terminated(BaseException):
+    """SIGTERM came; raised so that everything is cleaned up on the way out."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises :class:`ConfigError` instead of leaving the program."""
+
+    def __init__(self, prog: str, about: str, examples: str) -> None:
+        super().__init__(
+            prog,
+            description=about,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=False,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError([message.removeprefix("argument ")])
+
+    def unknown(self, word: str) -> str:
+        """Returns an error line for a flag that there is not."""
+        flags = [name for action in self._actions for name in action.option_strings]
+        line = did_you_mean("option", word.partition("=")[0], flags)
+        return f"{line.split(' Allowed: ')[0]} --help lists them"
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Runs a command and turns every way it can end into an exit code."""
+    try:
+        code = command()
+        sys.stdout.flush()  # a reader that is gone shows here, not when the interpreter ends
+        return code
+    except (ConfigError, StoreError) as error:
+        for line in getattr(error, "messages", [str(error)]):
+            print(f"error: {line}", file=sys.stderr)
+        return Exit.USAGE
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except KeyboardInterrupt:
+        print("interrupted: finished trials are stored; the same command goes on", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except (Terminated, SystemExit) as error:
+        # while Ray starts, its own handler is in charge and leaves with the signal's number
+        if isinstance(error, SystemExit) and error.code != signal.SIGTERM:
+            raise
+        print("terminated: finished trials are stored; the same command goes on", file=sys.stderr)
+        return Exit.TERMINATED
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Makes SIGTERM raise :class:`Terminated` out of this context."""
+    came = []
+
+    def stop(number: int, frame: Any) -> None:
+        came.append(number)
+        raise KeyboardInterrupt  # the one exception that Ray lets through its C++ loop
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if came:
+            raise Terminated from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Reads ``key=value`` words; returns them, and a line for each that is wrong."""
+    found: dict[str, str] = {}
+    mistakes = []
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not (key and sign and value):
+            mistakes.append(f"'{word}': expected key=value, such as seeds=10")
+        elif key in found:
+            mistakes.append(f"{key} is given twice; for several values write {key}={value},...")
+        else:
+            found[key] = value
+    return found, mistakes
+
+
+@dataclass
+class Changes:
+    """What ``key=value`` words ask for.
+
+    A comma separates values, but not inside brackets. Values are typed as the task's field is; one
+    that cannot be is left as written, for :func:`nalu_ray.config.expand` to refuse with the others.
+    """
+
+    values: dict[str, list[Any]]
+    seeds: tuple[int, ...] | None
+    mistakes: list[str]
+
+    @classmethod
+    def read(cls, words: Sequence[str], setting_type: type[Setting]) -> Changes:
+        """Reads the words for a task."""
+        given, mistakes = assignments(words)
+        seeds = None
+        try:
+            seeds = parse_seeds(given.pop("seeds")) if "seeds" in given else None
+        except ConfigError as error:
+            mistakes += error.messages
+        values = {key: list(_values(key, text, setting_type)) for key, text in given.items()}
+        return cls(values, seeds, mistakes)
+
+
+def _values(key: str, text: str, setting_type: type[Setting]) -> Iterator[Any]:
+    field = setting_type.model_fields.get(key)
+    for part in _OUTSIDE_BRACKETS.split(text):
+        yield part if field is None else _typed(part, Annotated[field.annotation, field])
+
+
+def _typed(text: str, kind: Any) -> Any:
+    adapter = TypeAdapter[Any](kind)
+    for value in _readings(text):
+        try:
+            return adapter.validate_python(value)
+        except ValidationError:
+            continue
+    return text
+
+
+def _readings(text: str) -> Iterator[Any]:
+    readings: list[Any] = [text]
+    if text.lower() in ("none", "null"):
+        readings.append(None)
+    with contextlib.suppress(yaml.YAMLError):
+        readings.append(yaml.safe_load(text))
+    # what is written in brackets is meant as a list or a mapping
+    yield from reversed(readings) if text[:1] in "[{" else readings

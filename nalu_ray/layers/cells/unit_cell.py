@@ -1,0 +1,113 @@
+"""Recurrent cells by name. Every arithmetic unit is one: applied to [x_t, h_{t-1}]."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .. import registry
+from ..registry import Registry
+from ..stack import Stacked, reset_parameters
+from .cell import Cell, State
+
+SHAPE = ("in_features", "hidden_features")
+
+
+class UnitCell(Cell):
+    """A unit as a recurrent cell, h_t = unit([x_t, h_{t-1}]), h_0 = 0.
+
+    Args:
+        in_features: size of the input's last axis.
+        hidden_features: size of h.
+        unit: a module class with constructor ``(in_features, out_features, **options)``.
+        options: the unit's.
+    """
+
+    def __init__(
+        self, in_features: int, hidden_features: int, unit: type[nn.Module], **options: Any
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, hidden_features
+        self.unit = unit(in_features + hidden_features, hidden_features, **options)
+
+    def initial(self, batch: int, like: Tensor) -> State:
+        return (like.new_zeros(batch, self.out_features),)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        reset_parameters(self.unit, generator)
+
+    def _step(
+        self, projected: Tensor, state: State, weights: tuple[Tensor, ...]
+    ) -> tuple[Tensor, State]:
+        h = self.unit(torch.cat([projected, state[0]], -1))
+        return h, (h,)
+
+
+class _Cells(Registry):
+    """Cells, and every unit that has no cell of its own."""
+
+    def names(self) -> list[str]:
+        """Every name that :meth:`build` takes, sorted."""
+        super().names()  # units' own cells come first
+        own = {
+            entry.factory.unit: entry.factory
+            for entry in self.entries.values()
+            if isinstance(entry.factory, UnitFactory)
+        }
+        for name in registry.names():
+            entry = registry.get(name)
+            if name not in self.entries and isinstance(entry.factory, Stacked):
+                first = entry.factory.first
+                factory = own.get(first) or UnitFactory(first)
+                self.entries[name] = replace(entry, factory=factory)
+        return sorted(self.entries)
+
+
+class UnitFactory:
+    """Factory of a unit's cell; its options are the unit's.
+
+    Args:
+        unit: a module class with constructor ``(in_features, out_features, *, options)``.
+        cell: a cell of its own, with constructor ``(in_features, hidden_features, **options)``.
+    """
+
+    def __init__(self, unit: type[nn.Module], cell: Callable[..., Cell] | None = None) -> None:
+        self.unit = unit
+        self.cell = cell or partial(UnitCell, unit=unit)
+        self.__module__ = unit.__module__
+        named = inspect.Parameter
+        shape = [named(name, named.POSITIONAL_OR_KEYWORD) for name in SHAPE]
+        takes = [inspect.signature(kind).parameters for kind in (unit, cell) if kind is not None]
+        given = {p.name: p for part in takes for p in part.values()}
+        options = [p for p in given.values() if p.kind is named.KEYWORD_ONLY]
+        self.__signature__ = inspect.Signature([*shape, *options])
+
+    def __call__(self, in_features: int, hidden_features: int, **options: Any) -> Cell:
+        return self.cell(in_features, hidden_features, **options)
+
+
+_cells = _Cells("cell", SHAPE)
+register_cell, cell_names, get_cell = _cells.register, _cells.names, _cells.get
+
+
+def build_cell(name: str, in_features: int, hidden_features: int, /, **options: object) -> Cell:
+    """The cell of a name, ready to train.
+
+    Args:
+        name: one of :func:`cell_names`.
+        in_features: size of the input's last axis.
+        hidden_features: size of what it remembers, and, if it has no other, of its output.
+        options: passed to the cell's factory.
+
+    Raises:
+        UnknownLayerError: if there is no such cell; the message suggests the nearest and lists all.
+        TypeError: if the cell does not take one of the options.
+        ValueError: if a size is out of range.
+    """
+    return cast(Cell, _cells.build(name, in_features, hidden_features, **options))

@@ -1,0 +1,156 @@
+"""Stored rows to curves with a band: pure functions, no drawing."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nalu_ray.results.analysis import selection
+from nalu_ray.results.analysis.statistics import Floats, median_interval
+from nalu_ray.results.analysis.table import Heading, headings
+from nalu_ray.results.analysis.text import stored_column
+from nalu_ray.results.specs import FigureSpec
+from nalu_ray.results.store.rows import RUN
+
+RESAMPLES = 1000
+_LINE, _PANEL = "_line", "_panel"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: its heading, points ``x`` of (P,), and over seeds ``middle``, ``low``, ``high``.
+
+    ``seeds`` were drawn; ``stored`` counts also those without a finite point.
+    """
+
+    heading: Heading
+    x: Floats
+    middle: Floats
+    low: Floats
+    high: Floats
+    seeds: int
+    stored: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The curves of one panel, in printed order; a figure without panels has one, untitled."""
+
+    title: str
+    curves: tuple[Curve, ...]
+
+
+def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
+    """Computes every panel that has a curve.
+
+    Args:
+        spec: what is wanted.
+        rows: (rows, columns) as :meth:`Store.load` gives them.
+
+    Returns:
+        Panels in printed order. A line with several settings shows the one that ``spec.selection``
+        prefers; without that metric, the one with most seeds.
+    """
+    runs = selection.runs_of(rows, spec.selection)
+    scores = runs.groupby("setting_id")["selector"].agg(["median", "size"])
+    wanted = [metric for metric in (spec.metric, spec.relative_to) if metric]
+    frame = rows[rows["metric"].isin(wanted) & (rows["split"] == spec.split)].copy()
+    frame[_LINE] = stored_column(frame, spec.lines.field)
+    frame[_PANEL] = "" if spec.panels is None else stored_column(frame, spec.panels.field)
+    places: tuple[Heading, ...] = (Heading("", ""),)
+    if spec.panels is not None:
+        places = headings(spec.panels, frame[_PANEL].unique())
+    drawn = frame[frame["metric"] == spec.metric]
+    found = []
+    for place in places:
+        here = drawn[drawn[_PANEL] == place.key]
+        scale = _scale(spec, frame[frame[_PANEL] == place.key])
+        curves = []
+        for line in headings(spec.lines, here[_LINE].unique()):
+            piece = _one_setting(here[here[_LINE] == line.key], scores)
+            if len(piece):
+                curves.append(_curve(spec, line, piece, scale))
+        if curves:
+            found.append(Panel(place.label, tuple(curves)))
+    return tuple(found)
+
+
+def mean_band(values: Floats, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
+    """95 % percentile bootstrap of the mean, all points at once.
+
+    The same resamples as :func:`nalu_ray.results.analysis.statistics.bootstrap_interval` draws, so equal
+    numbers; whole seeds are drawn, and one matrix product serves every point.
+
+    Args:
+        values: (seeds, P), finite.
+        rng: the only source of randomness.
+        resamples: how many data sets are drawn.
+
+    Returns:
+        Lower and upper ends, (P,) each.
+    """
+    seeds = len(values)
+    drawn = [rng.integers(seeds, size=seeds) for _ in range(resamples)]
+    counts = np.array([np.bincount(draw, minlength=seeds) for draw in drawn])
+    means = counts @ values / seeds
+    tails = [0.5 - 0.95 / 2, 0.5 + 0.95 / 2]
+    low, high = np.quantile(means, tails, axis=0, method="inverted_cdf")
+    return low, high
+
+
+def _one_setting(piece: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    known = scores.loc[sorted(piece["setting_id"].unique())]
+    if known.empty:
+        return piece
+    best = known.sort_values(["median", "size"], ascending=[True, False], kind="stable").index[0]
+    kept: pd.DataFrame = piece[piece["setting_id"] == best]
+    return kept
+
+
+def _scale(spec: FigureSpec, frame: pd.DataFrame) -> float:
+    if spec.relative_to is None:
+        return 1.0
+    base = selection.per_seed(frame, spec.relative_to, spec.split)
+    return 100 / float(np.median(base)) if base.size else float("nan")
+
+
+def _curve(spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float) -> Curve:
+    piece = piece.sort_values([*RUN, "step"], kind="stable")
+    if spec.select_step:
+        last = piece.groupby("seed")["step"].transform("max")
+        piece = piece[piece["step"] == last]
+    wide = piece.drop_duplicates(["seed", spec.x], keep="last").pivot(
+        index="seed", columns=spec.x, values="value"
+    )
+    values = wide.to_numpy(np.float64) * scale
+    stored = len(values)
+    if spec.statistic == "median":
+        values = np.where(np.isfinite(values), values, np.inf)
+        spread = [median_interval(column) for column in values.T]
+        middle, low, high = (
+            np.array([getattr(item, name) for item in spread])
+            for name in ("estimate", "low", "high")
+        )
+    else:
+        values = values[np.isfinite(values).all(axis=1)]
+        middle, low, high = _mean(values, spec, line)
+    x = wide.columns.to_numpy(np.float64)
+    return Curve(line, x, middle, low, high, len(values), stored)
+
+
+def _mean(values: Floats, spec: FigureSpec, line: Heading) -> tuple[Floats, Floats, Floats]:
+    """Mean and band, (P,) each, of finite values, (seeds, P); NaN without seeds."""
+    if not len(values):
+        nothing = np.full(values.shape[1], np.nan)
+        return nothing, nothing, nothing
+    if spec.statistic == "two_sigma":
+        middle = values.mean(axis=0)
+        # one seed has no spread that could be known
+        half = 2 * values.std(axis=0, ddof=1) if len(values) > 1 else np.full_like(middle, np.nan)
+        return middle, middle - half, middle + half
+    rng = np.random.default_rng(zlib.crc32(f"{spec.name} {line.key}".encode()))
+    low, high = mean_band(values, rng, RESAMPLES)
+    return values.mean(axis=0), low, high

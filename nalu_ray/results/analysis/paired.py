@@ -1,0 +1,144 @@
+"""Two models seed by seed: seed k of each had the same data, so their differences spread less."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from nalu_ray.config import did_you_mean
+from nalu_ray.results.analysis.selection import Runs, observe, runs_of
+from nalu_ray.results.analysis.statistics import Floats, Interval, median_interval
+from nalu_ray.results.analysis.table_cell import Cell
+from nalu_ray.results.analysis.text import stored_column
+from nalu_ray.results.specs import Measure, Selection, TableSpec
+from nalu_ray.results.store.rows import COLUMNS
+
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences of a measure, scaled as printed, over the seeds that both have.
+
+    Attributes:
+        seeds: in order.
+        values: (seeds,) a's minus b's; infinite where one is lost, 0 where both are.
+        interval: of their median.
+    """
+
+    seeds: tuple[int, ...]
+    values: Floats
+    interval: Interval
+
+
+def paired(
+    rows: pd.DataFrame,
+    group: str,
+    a: str,
+    b: str,
+    *,
+    measure: Measure,
+    selection: Selection,
+    dependent: Collection[str] = (),
+) -> Paired:
+    """Compares two values of a setting's field, a minus b, seed by seed.
+
+    Each run is read at its selected step, and of several settings of a value the one with the
+    lowest median selector is taken, as a table's medians are.
+
+    Args:
+        rows: (rows, columns) as :meth:`Store.load` gives them.
+        group: the field, such as ``last``.
+        a, b: its values, as tables name them.
+        measure: the number compared.
+        selection: the rule that picks step and setting.
+        dependent: fields that may differ too, since they go with the field: a rate of one's own.
+
+    Raises:
+        ValueError: no such field or value, settings that differ in another field, a measure that
+            was not logged, or no seed that both have.
+    """
+    names = _names(rows.drop_duplicates("setting_id", ignore_index=True), group, (a, b), dependent)
+    frame = rows[rows["setting_id"].isin(names.index)]
+    observed = observe(frame, runs_of(frame, selection), measure, None)
+    both = [observed.take(np.isin(observed.setting_id, names.index[names == v])) for v in (a, b)]
+    one, other = (runs.take(runs.setting_id == runs.best_setting()) for runs in both)
+    if any(np.isnan(runs.value).all() and runs.ok.any() for runs in (one, other)):
+        raise ValueError(f"{measure.metric} of {measure.split} was not logged")
+    return between(one, other, measure)
+
+
+def _names(
+    settings: pd.DataFrame, group: str, values: tuple[str, str], dependent: Collection[str]
+) -> pd.Series[str]:
+    """The value of each setting that has one of two, by its id; all else must be equal."""
+    if group not in settings:
+        raise ValueError(did_you_mean("field", group, {*map(str, settings)} - {*COLUMNS}))
+    names = stored_column(settings, group)
+    for value in values:
+        if value not in set(names):
+            raise ValueError(did_you_mean(group, value, names.dropna()))
+    if fields := _differing(settings[names.isin(values)], {group, *dependent}):
+        raise ValueError(
+            f"{' and '.join(values)} have settings that differ in {', '.join(fields)}: choose one "
+            "value of each, or name those that depend on it"
+        )
+    found = names[names.isin(values)]
+    return found.set_axis(settings.loc[found.index, "setting_id"])
+
+
+def between(a: Runs, b: Runs, measure: Measure) -> Paired:
+    """Differences of two settings' runs.
+
+    Raises:
+        ValueError: no seed is of both.
+    """
+    seeds, of_a, of_b = np.intersect1d(a.seed, b.seed, return_indices=True)
+    if not seeds.size:
+        raise ValueError("no seed that both have")
+    lost = np.inf if measure.better == "lower" else -np.inf
+    x, y = (
+        np.where(np.isfinite(runs.value[which]), runs.value[which] * measure.scale, lost)
+        for runs, which in ((a, of_a), (b, of_b))
+    )
+    # infinity minus infinity is nothing: neither is better
+    values = np.subtract(x, y, out=np.zeros(seeds.size), where=x != y)
+    return Paired(tuple(seeds.tolist()), values, median_interval(values))
+
+
+def with_differences(
+    spec: TableSpec, rows: pd.DataFrame, cells: Mapping[Place, Cell]
+) -> dict[Place, Cell]:
+    """Fills each cell's difference to that of the model ``spec.paired_with``.
+
+    Left out where the chosen settings differ in more than the model, or share no seed.
+    """
+    found = dict(cells)
+    if spec.paired_with is None:
+        return found
+    runs, settings = runs_of(rows, spec.selection), rows.drop_duplicates("setting_id")
+    axis = spec.rows if spec.columns is None or spec.compared == "rows" else spec.columns
+    for key, measure in spec.measures.items():
+        observed = observe(rows, runs, measure, None)
+        for (row, column, _), cell in [item for item in cells.items() if item[0][2] == key]:
+            beside = (spec.paired_with, column) if axis is spec.rows else (row, spec.paired_with)
+            base = cells.get((*beside, key))
+            pair = [cell.setting_id, base.setting_id] if base else []
+            if None in pair or len(set(pair)) < 2 or measure.relative_to is not None:
+                continue
+            if _differing(settings[settings["setting_id"].isin(pair)], {axis.field}):
+                continue
+            one, other = (observed.take(observed.setting_id == sid) for sid in pair)
+            if np.intersect1d(one.seed, other.seed).size:
+                interval = between(one, other, measure).interval
+                found[row, column, key] = replace(cell, difference=interval)
+    return found
+
+
+def _differing(settings: pd.DataFrame, allowed: Collection[str]) -> list[str]:
+    """Fields of which settings, a row each, have several values; a missing one is a value."""
+    fields = [name for name in map(str, settings) if name not in {*COLUMNS, *allowed}]
+    return [name for name in fields if stored_column(settings, name).nunique(dropna=False) > 1]

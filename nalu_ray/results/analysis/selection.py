@@ -1,0 +1,154 @@
+"""Which step of which seed of which setting counts; an extrapolation split never decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nalu_ray.results.analysis.statistics import Floats, select
+from nalu_ray.results.specs import Measure, Selection
+from nalu_ray.results.store.rows import COMPLETED, RUN
+
+OK, DIVERGED, FAILED = "ok", "diverged", "failed"
+_ALLOWED = ("interpolation", "validation", "train")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One measure of stored runs, a run (one seed of one setting) an entry of each (runs,) array.
+
+    Attributes:
+        setting_id, seed: the run.
+        outcome: ``ok``, ``diverged`` or ``failed``.
+        step: where it is read, by the selection; NaN if nowhere.
+        selector: the selecting metric there; infinite for a run that diverged, failed or never had
+            a finite one, so that it never wins.
+        value: the measure there, unscaled; NaN if the run has no step or it was not logged.
+        limit: the success threshold; NaN if none was logged.
+        below_at: the first logged step at which the measure was below it; NaN if never.
+    """
+
+    setting_id: NDArray[np.object_]
+    seed: NDArray[np.int64]
+    outcome: NDArray[np.object_]
+    step: Floats
+    selector: Floats
+    value: Floats
+    limit: Floats
+    below_at: Floats
+
+    def __len__(self) -> int:
+        return len(self.seed)
+
+    def take(self, which: NDArray[Any]) -> Runs:
+        """Some of the runs, by position or mask."""
+        return Runs(**{item.name: getattr(self, item.name)[which] for item in fields(self)})
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """Which runs came to their end."""
+        return np.asarray(self.outcome == OK, dtype=bool)
+
+    def winner(self) -> int | None:
+        """The run with the lowest selector, of equals that of the lowest seed; None if all lost."""
+        order = np.lexsort((np.arange(len(self)), self.seed, self.selector))
+        return int(order[0]) if len(self) and np.isfinite(self.selector[order[0]]) else None
+
+    def best_setting(self) -> str:
+        """The setting with the lowest median selector, of equals that with more seeds."""
+        scores = {}
+        for sid in dict.fromkeys(self.setting_id):
+            selectors = self.selector[self.setting_id == sid]
+            scores[str(sid)] = (float(np.median(selectors)), -len(selectors))
+        return min(scores, key=lambda sid: scores[sid])
+
+
+def check(selection: Selection) -> None:
+    """Refuses what would tune on an extrapolation split.
+
+    Raises:
+        ValueError: the rule reads another split than those that may decide.
+    """
+    if selection.split not in _ALLOWED:
+        raise ValueError(f"must not select by the split {selection.split!r}: {', '.join(_ALLOWED)}")
+
+
+def runs_of(frame: pd.DataFrame, selection: Selection) -> pd.DataFrame:
+    """Every stored seed of every setting, and the step that it is read at.
+
+    Args:
+        frame: (rows, columns) as :meth:`Store.load` gives them.
+        selection: the rule.
+
+    Returns:
+        (runs, 5): ``setting_id, seed, outcome, step, selector`` as in :class:`Runs`, ordered by
+        setting and seed.
+    """
+    check(selection)
+    runs = frame[RUN].drop_duplicates().sort_values(RUN, ignore_index=True)
+    logged = logged_rows(frame, selection.metric, selection.split)
+    if selection.step == "last":
+        logged = logged.drop_duplicates(RUN, keep="last")
+    chosen = select(logged, by="value", group=RUN)
+    chosen = chosen.rename(columns={"value": "selector"})
+    runs = runs.merge(_outcomes(frame), on=RUN, how="left").merge(chosen, on=RUN, how="left")
+    runs["outcome"] = runs["outcome"].astype(object).fillna(OK)
+    lost = (runs["outcome"] != OK).to_numpy() | runs["selector"].isna().to_numpy(bool)
+    runs["step"] = np.where(lost, np.nan, runs["step"].astype(float))
+    runs["selector"] = np.where(lost, np.inf, runs["selector"].astype(float))
+    return runs
+
+
+def observe(frame: pd.DataFrame, runs: pd.DataFrame, measure: Measure, limit: str | None) -> Runs:
+    """Reads a measure of every run.
+
+    Args:
+        frame: the rows.
+        runs: from :func:`runs_of`.
+        measure: the number wanted.
+        limit: metric that holds each run's success threshold, logged once on the measure's split.
+    """
+    logged = logged_rows(frame, measure.metric, measure.split)
+    at_step = logged.drop_duplicates([*RUN, "step"], keep="last").astype({"step": float})
+    limits = logged_rows(frame, limit or "", measure.split).drop_duplicates(RUN)
+    limits = limits[[*RUN, "value"]].rename(columns={"value": "limit"})
+    below = logged.merge(limits, on=RUN)
+    below = below[below["value"] < below["limit"]].drop_duplicates(RUN)
+    below = below[[*RUN, "step"]].rename(columns={"step": "below_at"})
+    joined = runs.merge(at_step, on=[*RUN, "step"], how="left")
+    joined = joined.merge(limits, on=RUN, how="left").merge(below, on=RUN, how="left")
+    numbers = {
+        name: joined[name].to_numpy(np.float64)
+        for name in ("step", "selector", "value", "limit", "below_at")
+    }
+    return Runs(
+        setting_id=joined["setting_id"].to_numpy(object),
+        seed=joined["seed"].to_numpy(np.int64),
+        outcome=joined["outcome"].to_numpy(object),
+        **numbers,
+    )
+
+
+def logged_rows(frame: pd.DataFrame, metric: str, split: str) -> pd.DataFrame:
+    """One metric on one split: (rows, 4) ``setting_id, seed, step, value``, in that order."""
+    here = (frame["metric"] == metric) & (frame["split"] == split)
+    kept = frame.loc[here, [*RUN, "step", "value"]]
+    return kept.sort_values([*RUN, "step"], kind="stable").astype({"value": float})
+
+
+def per_seed(frame: pd.DataFrame, metric: str, split: str) -> Floats:
+    """A reference metric, once a seed however many settings logged it: (seeds,), finite."""
+    logged = logged_rows(frame, metric, split)
+    by_seed = logged[np.isfinite(logged["value"])].groupby("seed")["value"].median()
+    return np.asarray(by_seed, dtype=np.float64)
+
+
+def _outcomes(frame: pd.DataFrame) -> pd.DataFrame:
+    final = frame[frame["metric"] == COMPLETED].drop_duplicates(RUN, keep="last")
+    diverged = [str(reason).startswith(DIVERGED) for reason in final["reason"]]
+    ok = final["value"].to_numpy(np.float64) == 1.0
+    return final[RUN].assign(outcome=np.where(ok, OK, np.where(diverged, DIVERGED, FAILED)))

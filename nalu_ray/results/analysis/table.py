@@ -1,0 +1,251 @@
+"""Stored rows to the cells of a table, the published value beside each: pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from nalu_ray.results import published
+from nalu_ray.results.analysis import selection
+from nalu_ray.results.analysis.paired import Place, with_differences
+from nalu_ray.results.analysis.problems import problems
+from nalu_ray.results.analysis.statistics import Floats
+from nalu_ray.results.analysis.table_cell import Cell, measured, reference
+from nalu_ray.results.analysis.text import number, stored_column
+from nalu_ray.results.published import Published
+from nalu_ray.results.specs import Axis, TableSpec
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, RUN
+
+__all__ = [
+    "DOUBTED",
+    "RANDOM",
+    "Cell",
+    "Heading",
+    "Table",
+    "build",
+    "build_each",
+    "headings",
+    "setting_labels",
+]
+
+RANDOM = "random"
+DOUBTED = "‡"  # after a published value
+_ROW, _COLUMN = "_row", "_column"
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A row or column: its key in :attr:`Table.cells` and its printed label."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as numbers: ``cells`` by (row key, column key, measure key).
+
+    ``problem`` says of which data it is, where others are stored too.
+    """
+
+    spec: TableSpec
+    rows: tuple[Heading, ...]
+    columns: tuple[Heading, ...]
+    cells: Mapping[Place, Cell]
+    problem: str = ""
+
+
+def build_each(spec: TableSpec, rows: pd.DataFrame) -> list[Table]:
+    """Fills a table for each problem of stored rows, which are never mixed; see :func:`build`."""
+    return [replace(build(spec, part), problem=label) for label, part in problems(spec, rows)]
+
+
+def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
+    """Fills a table from stored rows of one problem.
+
+    Args:
+        spec: what is wanted. Its selection may read the interpolation, validation or training
+            split only.
+        rows: (rows, columns) as :meth:`Store.load` gives them.
+
+    Returns:
+        A cell for every row, column and measure; those that were not run have no value. Without a
+        column axis the one column has the key ``""``.
+
+    Raises:
+        ValueError: the table selects by an extrapolation split.
+    """
+    selection.check(spec.selection)
+    frame, settings = _wanted(spec, rows), _settings(spec, rows)
+    down = headings(spec.rows, settings[_ROW])
+    across: tuple[Heading, ...] = (Heading("", ""),)
+    if spec.columns is not None:
+        across = headings(spec.columns, settings[_COLUMN])
+    cells = with_differences(spec, rows, _measured_cells(spec, frame, settings, down, across))
+    if spec.reference is not None:
+        random = (Heading(RANDOM, "Random"),)
+        if spec.compared == "columns":
+            cells |= _reference_cells(spec, frame, settings, down, random)
+            across = (*random, *across)
+        else:
+            cells |= _reference_cells(spec, frame, settings, random, across)
+            down = (*random, *down)
+    cells = {place: replace(c, published=_published(spec, *place)) for place, c in cells.items()}
+    return Table(spec, down, across, _with_bold(spec, cells))
+
+
+def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
+    """The labelled values in printed order, then the stored ones that nobody labelled."""
+    listed = [Heading(key, label) for key, label in axis.labels.items()]
+    if axis.others:
+        found = {value for value in values if isinstance(value, str)} - set(axis.labels)
+        ordered = sorted(found, key=_natural)
+        listed += [Heading(key, axis.more.get(key, key)) for key in ordered]
+    return tuple(listed)
+
+
+def setting_labels(settings: pd.DataFrame, axes: Iterable[str]) -> dict[str, str]:
+    """What tells settings apart beside the axes: setting id to such as ``lr=0.1, hidden=2``.
+
+    Args:
+        settings: a row a setting.
+        axes: fields that need no telling.
+    """
+    fields = [name for name in settings.columns if name not in {*COLUMNS, *axes}]
+    texts = {name: stored_column(settings, name).tolist() for name in fields}
+    varying = [name for name in fields if len({*map(str, texts[name])}) > 1]
+    return {
+        str(sid): ", ".join(f"{f}={texts[f][i]}" for f in varying if isinstance(texts[f][i], str))
+        for i, sid in enumerate(settings["setting_id"])
+    }
+
+
+def _natural(key: str) -> tuple[float, str]:
+    try:
+        return float(key), key
+    except ValueError:
+        return math.inf, key
+
+
+def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the metrics that matter, without the settings' columns."""
+    metrics = {COMPLETED, spec.selection.metric, spec.reference, spec.solved_below}
+    for measure in spec.measures.values():
+        metrics |= {measure.metric, measure.relative_to}
+    here = rows["metric"].isin([metric for metric in metrics if metric])
+    return rows.loc[here, [*RUN, "step", "split", "metric", "value", "reason"]]
+
+
+def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
+    """A row a setting, with the keys of its row and column."""
+    settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
+    settings[_ROW] = stored_column(settings, spec.rows.field)
+    settings[_COLUMN] = ""
+    if spec.columns is not None:
+        settings[_COLUMN] = stored_column(settings, spec.columns.field)
+    return settings
+
+
+def _measured_cells(
+    spec: TableSpec,
+    frame: pd.DataFrame,
+    settings: pd.DataFrame,
+    down: Iterable[Heading],
+    across: Iterable[Heading],
+) -> dict[Place, Cell]:
+    runs = selection.runs_of(frame, spec.selection)
+    places = settings.set_index("setting_id")[[_ROW, _COLUMN]]
+    found = places.loc[runs["setting_id"]].reset_index(drop=True)
+    members = found.groupby([_ROW, _COLUMN], sort=False).indices
+    fields = [spec.rows.field, _ROW, _COLUMN, *([spec.columns.field] if spec.columns else [])]
+    labels = setting_labels(settings, fields)
+    nobody = np.empty(0, dtype=np.intp)
+    cells = {}
+    for key, measure in spec.measures.items():
+        observed = selection.observe(frame, runs, measure, spec.solved_below)
+        bases = _pooled(spec, frame, settings, measure.relative_to, measure.split)
+        for row in down:
+            for column in across:
+                which = np.asarray(members.get((row.key, column.key), nobody))
+                base = bases.get(_problem(spec, row.key, column.key), np.empty(0))
+                cell = measured(measure, observed.take(which), base)
+                label = labels.get(cell.setting_id or "", "")
+                cells[row.key, column.key, key] = replace(cell, setting=label)
+    return cells
+
+
+def _reference_cells(
+    spec: TableSpec,
+    frame: pd.DataFrame,
+    settings: pd.DataFrame,
+    down: Iterable[Heading],
+    across: Iterable[Heading],
+) -> dict[Place, Cell]:
+    cells = {}
+    for key, measure in spec.measures.items():
+        pooled = _pooled(spec, frame, settings, spec.reference, measure.split)
+        for row in down:
+            for column in across:
+                values = pooled.get(_problem(spec, row.key, column.key), np.empty(0))
+                cells[row.key, column.key, key] = reference(measure, values)
+    return cells
+
+
+def _problem(spec: TableSpec, row: str, column: str) -> str:
+    return row if spec.compared == "columns" else column
+
+
+def _pooled(
+    spec: TableSpec, frame: pd.DataFrame, settings: pd.DataFrame, metric: str | None, split: str
+) -> dict[str, Floats]:
+    """A reference metric of each problem, (seeds,), whichever model's trial logged it."""
+    if metric is None:
+        return {}
+    column = settings[_ROW if spec.compared == "columns" else _COLUMN]
+    problem = dict(zip(settings["setting_id"], column, strict=True))
+    logged = frame[frame["metric"] == metric]
+    return {
+        str(key): selection.per_seed(piece, metric, split)
+        for key, piece in logged.groupby(logged["setting_id"].map(problem), sort=False)
+    }
+
+
+def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
+    if spec.number is None:
+        return None
+    named, measure = spec.rows.published.get(row, row), spec.measures[key]
+    if spec.columns is None:
+        place = measure.published or (key, measure.split)
+    else:
+        place = spec.columns.published.get(column, column), key
+    found = published.lookup(spec.number, named, *place)
+    if found is None:
+        return None
+    text = found.text
+    if measure.published_scale != 1:
+        text += f"; {number(found.value * measure.published_scale, measure.format)}"
+    doubted = (row, column or key) in spec.doubtful
+    return replace(found, text=text + DOUBTED * doubted)
+
+
+def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+    """Marks the best of each comparison; what prints the same is bold too, as in the paper."""
+    groups: dict[tuple[str, str], list[Place]] = {}
+    for place, cell in cells.items():
+        row, column, key = place
+        is_reference = spec.reference is not None and RANDOM in (row, column)
+        if cell.value is not None and not is_reference:
+            groups.setdefault((_problem(spec, row, column), key), []).append(place)
+    marked = dict(cells)
+    for (_, key), places in groups.items():
+        choose = min if spec.measures[key].better == "lower" else max
+        best = cells[choose(places, key=lambda place: cells[place].value or 0.0)]
+        # one alone is not the best of anything; beyond the cap all are equally bad
+        if len(places) > 1 and math.isfinite(best.value or 0.0) and best.text[0] != ">":
+            for place in places:
+                marked[place] = replace(cells[place], bold=cells[place].text == best.text)
+    return marked

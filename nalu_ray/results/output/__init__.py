@@ -1,0 +1,1 @@
+"""Tables and figures as text, files and a page."""

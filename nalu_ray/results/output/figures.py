@@ -1,0 +1,184 @@
+"""Figures from stored rows: curves with intervals, legible in print and to the colour-blind."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from nalu_ray.results.analysis.curves import Curve, Panel, panels
+from nalu_ray.results.analysis.table import Heading
+from nalu_ray.results.specs import FigureSpec
+from nalu_ray.results.store.atomic import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = (".png", ".pdf")
+
+# Okabe and Ito's palette without its yellow, which vanishes on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))
+
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#666666",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "nalu_ray",
+}
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+
+
+def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
+    """Draws a figure.
+
+    Args:
+        spec: what is wanted.
+        rows: (rows, columns) as :meth:`Store.load` gives them.
+
+    Raises:
+        LookupError: no row is of the figure's metric and split.
+    """
+    found = panels(spec, rows)
+    spec = spec.model_copy(update={"shade": _shaded(spec, rows)})
+    if not found:
+        raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
+    with mpl.rc_context(STYLE):
+        return _draw(spec, found)
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Writes a figure as PNG and PDF, the same bytes each time; ``path`` has no ending."""
+    written = []
+    for suffix in SUFFIXES:
+        target = path.with_name(path.name + suffix)
+        written.append(write_bytes(target, encode(figure, suffix[1:])))
+    return written
+
+
+def encode(figure: Figure, kind: str) -> bytes:
+    """Returns a figure as ``png``, ``pdf`` or ``svg``."""
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
+    return buffer.getvalue()
+
+
+def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
+    lines = _lines(spec, found)
+    across = min(3, len(found))
+    down = math.ceil(len(found) / across)
+    size = (7.2, 4.4) if len(found) == 1 else (3.0 * across + 1.4, 2.4 * down + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    for axes, panel in zip(grid.flat, found, strict=False):
+        _panel(axes, spec, panel, lines)
+    for axes in grid.flat[len(found) :]:
+        axes.remove()
+    _legend(figure, grid.flat[0], lines)
+    figure.supxlabel(_literal(spec.x_label), fontsize=9.5)
+    figure.supylabel(_literal(spec.y_label), fontsize=9.5)
+    text = _literal(f"{spec.caption} {_about(spec, found)}")
+    figure.suptitle(textwrap.fill(text, int(size[0] * 16)), fontsize=8, ha="left", x=0.01)
+    return figure
+
+
+def _shaded(spec: FigureSpec, rows: pd.DataFrame) -> tuple[float, float] | None:
+    """The range to shade; from the rows, which are of one problem, where a field holds it."""
+    if not isinstance(spec.shade, str):
+        return spec.shade
+    stored = list(rows[spec.shade].dropna()) if spec.shade in rows else []
+    return tuple(json.loads(stored[0])) if stored else None
+
+
+def _lines(spec: FigureSpec, found: tuple[Panel, ...]) -> dict[Heading, dict[str, Any]]:
+    """Colour and dashes of each line that has a curve: the same in every panel, run or not."""
+    known = [Heading(key, label) for key, label in spec.lines.labels.items()]
+    drawn = {curve.heading: None for panel in found for curve in panel.curves}
+    order = [*known, *(heading for heading in drawn if heading not in known)]
+    styles = {
+        heading: {
+            "color": COLOURS[place % len(COLOURS)],
+            "linestyle": DASHES[place % len(DASHES)],  # neighbours differ in both
+        }
+        for place, heading in enumerate(order)
+    }
+    return {heading: styles[heading] for heading in order if heading in drawn}
+
+
+def _panel(
+    axes: Axes, spec: FigureSpec, panel: Panel, lines: dict[Heading, dict[str, Any]]
+) -> None:
+    axes.set_title(_literal(panel.title), fontsize=9)
+    if spec.log_x:
+        axes.set_xscale("log")
+    if spec.log_y:
+        axes.set_yscale("log", nonpositive="clip")
+    if isinstance(spec.shade, tuple):
+        axes.axvspan(*spec.shade, color="#f0f0f0", zorder=0, linewidth=0)
+    for curve in panel.curves:
+        style = lines[curve.heading]
+        axes.plot(curve.x, _drawable(curve.middle), linewidth=1.4, **style)
+        axes.fill_between(
+            curve.x,
+            _drawable(curve.low),
+            _drawable(curve.high),
+            color=style["color"],
+            alpha=0.18 if len(panel.curves) < 6 else 0.1,
+            linewidth=0,
+        )
+    axes.margins(x=0)
+
+
+def _drawable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _literal(text: str) -> str:
+    """Keeps matplotlib from reading mathematics into a label."""
+    return text.replace("$", r"\$")
+
+
+def _legend(figure: Figure, axes: Axes, lines: dict[Heading, dict[str, Any]]) -> None:
+    handles = [
+        axes.plot([], [], label=_literal(h.label), linewidth=1.6, **s)[0] for h, s in lines.items()
+    ]
+    figure.legend(handles=handles, loc="outside right center", frameon=False, handlelength=3)
+
+
+def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
+    curves: list[Curve] = [curve for panel in found for curve in panel.curves]
+    low, high = min(c.seeds for c in curves), max(c.seeds for c in curves)
+    count = f"{low}" if low == high else f"{low} to {high}"
+    middle, band = spec.statistic, "95 % bootstrap interval"
+    if spec.statistic == "two_sigma":
+        middle, band = "mean", "two standard deviations over seeds"
+    elif spec.statistic == "median":
+        band = "95 % interval between order statistics"
+        band += ", the range for fewer than six seeds" if low < 6 else ""
+    text = f"Line: {middle} over {count} seeds; band: {band}"
+    lost = sum(c.stored - c.seeds for c in curves)
+    text += f"; runs left out, not finite: {lost}" if lost else ""
+    return text + ("; shaded: training range." if spec.shade else ".")

@@ -1,0 +1,219 @@
+"""A laid-out table as Markdown, LaTeX, HTML or CSV: the same cells in each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+
+from nalu_ray.results.analysis.table import Cell, Table
+from nalu_ray.results.output.grid import (
+    Grid,
+    Line,
+    Plain,
+    arrange,
+    captions,
+    statistics,
+    statistics_note,
+    title,
+)
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "[": "{[}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--",
+    "×": r"\ensuremath{\times}", "÷": r"\ensuremath{\div}", "√": r"\ensuremath{\surd}",
+    "²": r"\textsuperscript{2}", "∞": r"\ensuremath{\infty}", "±": r"\ensuremath{\pm}",
+    "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "−": r"\ensuremath{-}",
+    "‡": r"\ensuremath{\ddagger}",
+    **{character: "\\" + character for character in "&%$#_{}"},
+}  # fmt: skip
+
+
+def markdown(table: Table) -> str:
+    """Renders for GitHub: a pipe table a section, ``**ours** (published)``, then the statistics."""
+    grid = arrange(table)
+    head = _md_line([*grid.stub, *grid.head]) + _md_line(
+        ["---"] * len(grid.stub) + ["---:"] * len(grid.head)
+    )
+    parts = [f"**{_md(title(table))}** {_md(' '.join(captions(table)))}\n"]
+    for section in grid.sections:
+        lines = [
+            _md_line([*map(_md, line.labels), *map(_md_cell, line.cells)]) for line in section.lines
+        ]
+        above = [f"*{_md(section.title)}*\n"] if section.title else []
+        parts += [*above, head + "".join(lines)]
+    plain = statistics(table)
+    if plain.lines:
+        rule = _md_line(["---"] * len(plain.head))
+        lines = [_md_line(map(_md, line)) for line in (plain.head, *plain.lines)]
+        parts += [_md(statistics_note(table)) + "\n", lines[0] + rule + "".join(lines[1:])]
+    return "\n".join(parts)
+
+
+def latex(table: Table) -> str:
+    """Renders for booktabs and longtable: each line of ours over the published one, small."""
+    grid = arrange(table)
+    width = len(grid.stub) + len(grid.head)
+    body: list[str] = []
+    for section in grid.sections:
+        if section.title:
+            above = rf"\multicolumn{{{width}}}{{c}}{{{_tex(section.title)}}} \\"
+            body += ([r"\midrule"] if body else []) + [above, r"\midrule"]
+        body += [text for line in section.lines for text in _tex_lines(grid, line)]
+    # the paper shrinks its wide tables too; a narrow one would be blown up
+    wide = len(grid.head) > 8
+    lines = [
+        r"% \usepackage{booktabs,graphicx,longtable}", r"\begin{table}[htb]", r"\centering",
+        *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
+        rf"\begin{{tabular}}{{{'l' * len(grid.stub)}{'r' * len(grid.head)}}}", r"\toprule",
+        _tex_line([*grid.stub, *grid.head]), r"\midrule", *body, r"\bottomrule",
+        r"\end{tabular}" + "}" * wide,
+        rf"\caption{{{_tex(' '.join(captions(table)))}}}",
+        rf"\label{{table:{_label(table)}}}", r"\end{table}",
+    ]  # fmt: skip
+    return "\n".join([*lines, *_tex_statistics(table)]) + "\n"
+
+
+def html(table: Table) -> str:
+    """Renders two ``table`` elements, the statistics folded away; the page brings the style."""
+    grid = arrange(table)
+    first, *notes = captions(table)
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in (*grid.stub, *grid.head))
+    body = []
+    for section in grid.sections:
+        above = ""
+        if section.title:
+            width = len(grid.stub) + len(grid.head)
+            above = f'<tr class="section"><th colspan="{width}">{escape(section.title)}</th></tr>\n'
+        body.append("<tbody>\n" + above + "".join(map(_html_line, section.lines)) + "</tbody>\n")
+    text = f"<b>{escape(title(table))}</b> {escape(first)} <small>{escape(' '.join(notes))}</small>"
+    return (
+        f'<figure>\n<figcaption>{text}</figcaption>\n<div class="scroll"><table class="cells">\n'
+        f"<thead><tr>{head}</tr></thead>\n{''.join(body)}</table></div>\n"
+        + _html_statistics(statistics(table), statistics_note(table))
+        + "</figure>\n"
+    )
+
+
+def tidy(table: Table) -> str:
+    """Renders CSV, a line a cell, with every field of it; numbers in full precision."""
+    places = itertools.product(table.rows, table.columns, table.spec.measures.items())
+    records = []
+    for row, column, (key, measure) in places:
+        place = {
+            "table": table.spec.name, "row": row.key, "row_label": row.label,
+            "column": column.key, "column_label": column.label,
+            "measure": key, "measure_label": measure.label,
+            "metric": measure.metric, "split": measure.split,
+        }  # fmt: skip
+        cell = _fields(table.cells[row.key, column.key, key])
+        records.append({**place, **cell, "problem": table.problem})
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "md": markdown, "latex": latex, "html": html, "csv": tidy,
+}  # fmt: skip
+SUFFIXES = {"md": ".md", "latex": ".tex", "html": ".html", "csv": ".csv"}
+
+
+def _fields(cell: Cell) -> dict[str, object]:
+    theirs, rate, to = cell.published, cell.rate, cell.difference
+    return {
+        "value": cell.value, "text": cell.text, "bold": cell.bold,
+        "published_text": theirs and theirs.text, "published_value": theirs and theirs.value,
+        "published_qualifier": theirs and theirs.qualifier,
+        "published_bold": theirs and theirs.bold,
+        "n": cell.n, "median": cell.median, "low": cell.low, "high": cell.high,
+        "confidence": cell.confidence, "solved": rate and rate.successes,
+        "rate": rate and rate.rate, "rate_low": rate and rate.low, "rate_high": rate and rate.high,
+        "solved_at": cell.solved_at, "diverged": cell.diverged, "failed": cell.failed,
+        "setting_id": cell.setting_id, "setting": cell.setting, "seed": cell.seed,
+        "step": cell.step, "difference": to and to.estimate, "difference_low": to and to.low,
+        "difference_high": to and to.high,
+    }  # fmt: skip
+
+
+def _md(text: str) -> str:
+    return re.sub(r"([\\|*_<\[\]`])", r"\\\1", text).replace("\n", " ")
+
+
+def _md_line(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |\n"
+
+
+def _md_cell(cell: Cell) -> str:
+    ours = f"**{_md(cell.text)}**" if cell.bold else _md(cell.text)
+    return ours if cell.published is None else f"{ours} ({_md(cell.published.text)})"
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _label(table: Table) -> str:
+    return re.sub("[^A-Za-z0-9-]+", "-", f"{table.spec.name} {table.problem}".rstrip())
+
+
+def _tex_line(texts: Sequence[str]) -> str:
+    return " & ".join(map(_tex, texts)) + r" \\"
+
+
+def _tex_lines(grid: Grid, line: Line) -> list[str]:
+    labels = [_tex(label) for label in line.labels]
+    ours = [rf"\textbf{{{_tex(c.text)}}}" if c.bold else _tex(c.text) for c in line.cells]
+    lines = [" & ".join([*labels, *ours]) + r" \\"]
+    if any(cell.published for cell in line.cells):
+        theirs = [
+            rf"{{\scriptsize ({_tex(cell.published.text)})}}" if cell.published else ""
+            for cell in line.cells
+        ]
+        lines.append(" & ".join([*[""] * len(grid.stub), *theirs]).strip() + r" \\[2pt]")
+    return lines
+
+
+def _tex_statistics(table: Table) -> list[str]:
+    plain = statistics(table)
+    if not plain.lines:
+        return []
+    return [
+        "", r"\begingroup\scriptsize\setlength{\tabcolsep}{3pt}",
+        rf"\begin{{longtable}}{{{'l' * len(plain.head)}}}",
+        rf"\caption{{{_tex(statistics_note(table))}}} \\", r"\toprule", _tex_line(plain.head),
+        r"\midrule", r"\endhead", *map(_tex_line, plain.lines), r"\bottomrule",
+        r"\end{longtable}", r"\endgroup",
+    ]  # fmt: skip
+
+
+def _html_line(line: Line) -> str:
+    labels = "".join(f'<th scope="row">{escape(label)}</th>' for label in line.labels)
+    return f"<tr>{labels}{''.join(map(_html_cell, line.cells))}</tr>\n"
+
+
+def _html_cell(cell: Cell) -> str:
+    ours = f"<b>{escape(cell.text)}</b>" if cell.bold else escape(cell.text)
+    if cell.published is None:
+        return f"<td>{ours}</td>"
+    return f'<td>{ours} <span class="published">({escape(cell.published.text)})</span></td>'
+
+
+def _html_statistics(plain: Plain, note: str) -> str:
+    if not plain.lines:
+        return ""
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in plain.head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in line) + "</tr>\n"
+        for line in plain.lines
+    )
+    return (
+        f"<details><summary>Seeds, medians, success</summary>\n<p>{escape(note)}</p>\n"
+        f'<div class="scroll"><table class="statistics">\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div></details>\n"
+    )

@@ -1,0 +1,214 @@
+"""Where the cells of a table stand on the page, and what is said about them; no format yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nalu_ray.results.analysis.problems import described
+from nalu_ray.results.analysis.statistics import Interval
+from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Cell, Table
+from nalu_ray.results.analysis.text import number
+from nalu_ray.results.specs import Measure
+
+PAPER = "Trask et al. (2018)"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One printed line: the labels at its left and its cells."""
+
+    labels: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines under a title of their own, which may be empty."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table laid out: ``stub`` heads the labels, ``head`` the cells."""
+
+    stub: tuple[str, ...]
+    head: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A table of texts: (columns,) headings over (lines, columns)."""
+
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def arrange(table: Table) -> Grid:
+    """Lays a table out as its specification says."""
+    spec, measures = table.spec, table.spec.measures
+    row_head = spec.rows.field
+    heads = tuple(column.label for column in table.columns)
+
+    def line(row: str, key: str, *labels: str) -> Line:
+        return Line(labels, tuple(table.cells[row, column.key, key] for column in table.columns))
+
+    if spec.layout == "columns":
+        lines = tuple(
+            Line((row.label,), tuple(table.cells[row.key, "", key] for key in measures))
+            for row in table.rows
+        )
+        heads = tuple(measure.label for measure in measures.values())
+        return Grid((row_head,), heads, (Section("", lines),))
+    if spec.layout == "subrows":
+        lines = tuple(
+            line(row.key, key, row.label if key == next(iter(measures)) else "", measure.label)
+            for row in table.rows
+            for key, measure in measures.items()
+        )
+        return Grid((row_head, "test"), heads, (Section("", lines),))
+    blocks = tuple(
+        Section(measure.label, tuple(line(row.key, key, row.label) for row in table.rows))
+        for key, measure in measures.items()
+    )
+    return Grid((row_head,), heads, blocks)
+
+
+def title(table: Table) -> str:
+    """The table's number in the paper, else its name."""
+    number = table.spec.number
+    return f"{table.spec.name}." if number is None else f"Table {number}."
+
+
+def captions(table: Table) -> tuple[str, ...]:
+    """What must be known to read a table, a sentence each; the caption first."""
+    spec = table.spec
+    kinds = list(dict.fromkeys(measure.statistic for measure in spec.measures.values()))
+    rule = spec.selection.describe()
+    shown = {
+        "selected": f"the run (seed and setting) {rule}",
+        "mean": f"the mean over the seeds of one setting; setting and step {rule}",
+        "median": f"the median over the seeds of one setting; setting and step {rule}",
+    }
+    sentences = [described(spec.caption, table.problem)]
+    sentences.append(f"Ours: {'; or '.join(shown[kind] for kind in kinds)}; {_seeds(table)}.")
+    relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
+    if relative:
+        names = ", ".join(sorted(relative))
+        sentences.append(f"100.0 is as bad as {names} (median over seeds), 0.0 is perfect.")
+    if spec.reference:
+        sentences.append(f"Random: median {spec.reference} over seeds.")
+    if any(cell.published for cell in table.cells.values()):
+        sentences.append(f"In parentheses: table {spec.number} of {PAPER}.")
+    if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
+        sentences.append(f"{DOUBTED}: {spec.doubt}.")
+    sentences.append("Bold: best of ours, ties included. –: not run.")
+    return tuple(sentences)
+
+
+def _seeds(table: Table) -> str:
+    counts = [cell.n for cell in table.cells.values() if cell.n]
+    if not counts:
+        return "nothing stored yet"
+    low, high = min(counts), max(counts)
+    seeds = f"{low}" if low == high else f"{low} to {high}"
+    lost = "; a diverged or failed seed counts as infinite and unsolved"
+    return f"{seeds} seed{'s' * (high > 1)} a cell{lost * _any_lost(table)}"
+
+
+def _any_lost(table: Table) -> bool:
+    return any(cell.diverged or cell.failed for cell in table.cells.values())
+
+
+def statistics(table: Table) -> Plain:
+    """The spread and success of every cell that was run; columns that would be empty are left out.
+
+    Columns: row, column and measure; seeds; median with its 95 % interval; difference to another
+    model, likewise; solved seeds with the Wilson interval of the rate; the step at which they were
+    first solved; lost seeds; setting.
+    """
+    several = len(table.spec.measures) > 1
+    keyed = [
+        (row, column, key, table.cells[row.key, column.key, key])
+        for row in table.rows
+        for column in table.columns
+        for key in table.spec.measures
+        if table.cells[row.key, column.key, key].n and RANDOM not in (row.key, column.key)
+    ]
+    columns: dict[str, list[str]] = {table.spec.rows.field: [row.label for row, *_ in keyed]}
+    if table.spec.columns is not None:
+        columns[table.spec.columns.field] = [column.label for _, column, *_ in keyed]
+    if several:
+        columns["test"] = [table.spec.measures[key].label for _, _, key, _ in keyed]
+    for head, write in _STATISTICS.items():
+        texts = [write(cell, table.spec.measures[key]) for _, _, key, cell in keyed]
+        if any(texts):
+            columns[head] = texts
+    return Plain(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+
+
+def statistics_note(table: Table) -> str:
+    """How to read :func:`statistics`."""
+    note = "Over the seeds of each cell's setting: median [95 % interval between order statistics]"
+    cells = [cell for cell in table.cells.values() if cell.n]
+    intervals = [cell.confidence for cell in cells]
+    intervals += [cell.difference.confidence for cell in cells if cell.difference]
+    if any((confidence or 0) < 0.95 for confidence in intervals):
+        note += ", marked * where fewer than six seeds give only their range"
+    limit = table.spec.solved_below
+    if any(cell.rate for cell in cells):
+        note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
+    if any(cell.difference for cell in cells):
+        note += f"; difference: minus {_paired_with(table)}, seed by seed"
+    return note + "."
+
+
+def _median(cell: Cell, measure: Measure) -> str:
+    if cell.median is None or cell.low is None or cell.high is None:
+        return ""
+    return _interval(Interval(cell.median, cell.low, cell.high, cell.confidence or 0), measure)
+
+
+def _difference(cell: Cell, measure: Measure) -> str:
+    return _interval(cell.difference, measure) if cell.difference else ""
+
+
+def _interval(found: Interval, measure: Measure) -> str:
+    capped = measure.relative_to is not None
+    middle, low, high = (
+        number(value, measure.format, capped=capped)
+        for value in (found.estimate, found.low, found.high)
+    )
+    return f"{middle} [{low}, {high}]{'*' * (found.confidence < 0.95)}"
+
+
+def _paired_with(table: Table) -> str:
+    names = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
+    return names[table.spec.paired_with or ""]
+
+
+def _solved(cell: Cell, _: Measure) -> str:
+    if cell.rate is None:
+        return ""
+    rate = cell.rate
+    return f"{rate.successes}/{rate.n} [{100 * rate.low:.0f}, {100 * rate.high:.0f}] %"
+
+
+def _lost(cell: Cell, _: Measure) -> str:
+    counts = {"diverged": cell.diverged, "failed": cell.failed}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+_STATISTICS: dict[str, Callable[[Cell, Measure], str]] = {
+    "seeds": lambda cell, _: str(cell.n),
+    "median [95 %]": _median,
+    "difference [95 %]": _difference,
+    "solved [95 %]": _solved,
+    "solved at step": lambda cell, _: "" if cell.solved_at is None else f"{cell.solved_at:,.0f}",
+    "lost": _lost,
+    "setting": lambda cell, _: cell.setting,
+    "shown": lambda cell, _: "" if cell.seed is None else f"seed {cell.seed}, step {cell.step:,}",
+}

@@ -1,0 +1,145 @@
+"""A laid-out table in the terminal: ours, the published figure dim beside or below it."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from nalu_ray.results.analysis.table import Cell, Table
+from nalu_ray.results.output.grid import (
+    Grid,
+    Plain,
+    Section,
+    arrange,
+    captions,
+    statistics,
+    statistics_note,
+    title,
+)
+
+STATISTICS_LINES = 40
+
+
+def show(table: Table, console: Console) -> None:
+    """Prints a table; one that is too wide is printed a few columns at a time.
+
+    The statistics follow where they are short enough to be read there.
+    """
+    first, *notes = captions(table)
+    console.print(Text.assemble((f"{title(table)} ", "bold"), first))
+    for part in fitting(arrange(table), console.width):
+        for section in part.grid.sections:
+            console.print(_rich(part, section))
+            console.print()
+    console.print(Text(" ".join(notes), style="dim"))
+    plain = statistics(table)
+    if len(plain.lines) > STATISTICS_LINES:
+        where = f"Seeds, intervals and success rates of {len(plain.lines)} cells: --format md"
+        console.print(Text(where, style="dim"))
+    elif plain.lines:
+        console.print()
+        console.print(Text(statistics_note(table), style="dim"))
+        console.print(_spread(plain))
+    console.print()
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is printed at once, and whether ours and theirs share a line."""
+
+    grid: Grid
+    inline: bool
+
+    def widths(self) -> list[int]:
+        """The widest text of each column over all sections, which so stand under one another."""
+        lines = [line for section in self.grid.sections for line in section.lines]
+        stubs = [
+            [head, *(line.labels[i] for line in lines)] for i, head in enumerate(self.grid.stub)
+        ]
+        found = [max(map(cell_len, texts)) for texts in stubs]
+        for place, head in enumerate(self.grid.head):
+            ours, theirs = self.halves(place)
+            beside = ours + (theirs and theirs + 1)
+            longest = max(map(cell_len, head.split()), default=0)
+            found.append(max(longest, beside if self.inline else max(ours, theirs)))
+        return found
+
+    def halves(self, column: int) -> tuple[int, int]:
+        """The widest text of ours and of theirs in a column."""
+        cells = [line.cells[column] for section in self.grid.sections for line in section.lines]
+        ours = [cell_len(cell.text) for cell in cells]
+        theirs = [cell_len(_theirs(cell)) for cell in cells]
+        return max(ours, default=0), max(theirs, default=0)
+
+    def text(self, cell: Cell, column: int, both: bool) -> Text:
+        """A cell's text: two lines, or one in which the numbers stand under one another."""
+        ours = Text(cell.text, style="bold green" if cell.bold else "")
+        if not both:
+            return ours
+        if not self.inline:
+            return Text.assemble(ours, "\n", (_theirs(cell), "dim"))
+        width = self.halves(column)[1]
+        theirs = _theirs(cell).rjust(width + 1) if width else ""
+        return Text.assemble(ours, (theirs, "dim"))
+
+
+def fitting(grid: Grid, width: int) -> list[Part]:
+    """Cuts a grid into parts that are no wider than the terminal, as far as that can be.
+
+    In one line a cell where that fits, else in two, else a part of the columns at a time.
+    """
+    for part in (Part(grid, inline=True), Part(grid, inline=False)):
+        widths = part.widths()
+        if sum(widths) + len(widths) - 1 <= width:
+            return [part]
+    if len(grid.head) < 2:
+        return [Part(grid, inline=False)]
+    half = (len(grid.head) + 1) // 2
+    left, right = _columns(grid, slice(half)), _columns(grid, slice(half, None))
+    return [*fitting(left, width), *fitting(right, width)]
+
+
+def _columns(grid: Grid, piece: slice) -> Grid:
+    sections = tuple(
+        replace(s, lines=tuple(replace(x, cells=x.cells[piece]) for x in s.lines))
+        for s in grid.sections
+    )
+    return replace(grid, head=grid.head[piece], sections=sections)
+
+
+def _theirs(cell: Cell) -> str:
+    return f"({cell.published.text})" if cell.published else ""
+
+
+def _rich(part: Part, section: Section) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+    table.title = Text(section.title, style="italic") if section.title else None
+    table.title_justify = "left"
+    stubs = len(part.grid.stub)
+    heads = [*part.grid.stub, *part.grid.head]
+    for place, (head, width) in enumerate(zip(heads, part.widths(), strict=True)):
+        side: Literal["left", "right"] = "left" if place < stubs else "right"
+        # a heading alone does not widen a column: it goes over several lines
+        broken = textwrap.fill(head, max(width, 1), break_long_words=False)
+        table.add_column(Text(broken), justify=side, no_wrap=True, min_width=width)
+    for line in section.lines:
+        both = any(cell.published for cell in line.cells)
+        cells = [part.text(cell, place, both) for place, cell in enumerate(line.cells)]
+        table.add_row(*map(Text, line.labels), *cells)
+    return table
+
+
+def _spread(plain: Plain) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in plain.head:
+        table.add_column(Text(head))
+    for line in plain.lines:
+        table.add_row(*map(Text, line))
+    return table

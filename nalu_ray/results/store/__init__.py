@@ -1,0 +1,1 @@
+"""Rows, states and trained networks on disk."""

@@ -1,0 +1,258 @@
+"""Stored rows: Parquet, append-only, one file a trial, written whole or not at all.
+
+``<out>/<task>/`` holds, for each trial, ``<trial>.json`` (the manifest) and ``<trial>.parquet``
+(the rows; the trial counts from the moment this file has its name), and ``specs.json`` (tables and
+figures). Every meaning is in a column; file names carry none. ``<out>/.states/`` holds what
+unfinished trials go on from.
+
+Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason`` and one column for
+each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere). The last row
+of a seed has metric ``completed``: 1 when the seed ran to its end, 0 with a ``reason`` when not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import fs
+
+from nalu_ray.results.specs import TaskSpecs
+from nalu_ray.results.store import files
+from nalu_ray.results.store.rows import (
+    COLUMNS,
+    COMPLETED,
+    FLOATS,
+    INTEGERS,
+    KEY,
+    RUN,
+    SCHEMA,
+    endings,
+    only,
+)
+
+__all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
+
+log = logging.getLogger(__name__)
+
+
+class StoreError(RuntimeError):
+    """The results folder cannot be read or written; nothing stored was changed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one seed of one setting ended."""
+
+    setting_id: str
+    seed: int
+    ok: bool
+    reason: str | None
+
+
+class Store:
+    """The rows of every task under one folder or URI (``s3://``, ``gs://``, ``file://``).
+
+    Args:
+        out: folder or URI; a folder is made absolute, so a worker process sees the same one.
+        mark: path below it of a file without which nothing is written: another machine's folder
+            of that name, or the empty one below a disk that is gone, does not have it.
+
+    Raises:
+        StoreError: the place cannot be made or reached.
+    """
+
+    def __init__(self, out: str, mark: str = "") -> None:
+        try:
+            self.filesystem, self.root = files.resolve(out)
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"out={out}: cannot be used as a results folder: {error}") from error
+        self.out = out if "://" in out else self.root
+        self.mark = mark
+        self._warned: set[str] = set()
+
+    @property
+    def folder(self) -> str | None:
+        """The root as a path of this machine; None where it is not on one of its file systems."""
+        return self.root if isinstance(self.filesystem, fs.LocalFileSystem) else None
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def put(self, path: str, data: bytes) -> None:
+        """Writes a file whole, or not at all.
+
+        Raises:
+            StoreError: it could not be written, or the mark is not there.
+        """
+        try:
+            if self.mark:
+                self.filesystem.open_input_stream(f"{self.root}/{self.mark}").close()
+            files.write_whole(self.filesystem, path, data)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error}") from error
+
+    def check_writable(self, task: str) -> None:
+        """Writes and removes a small file, and what writers killed long ago left behind.
+
+        Raises:
+            StoreError: the place cannot be written, with the system's reason.
+        """
+        path = self._path(task, f"probe-{uuid.uuid4().hex}")
+        self.put(path, b"")
+        files.remove_quietly(self.filesystem, path)
+        files.remove_stale(self.filesystem, f"{self.root}/{task}")
+
+    def write(
+        self,
+        setting: Mapping[str, Any],
+        key: Mapping[str, Any],
+        rows: pd.DataFrame,
+        manifest: Mapping[str, Any],
+        beside: Mapping[str, bytes] | None = None,
+    ) -> str:
+        """Adds one trial's rows and manifest and returns the trial's file name without its ending.
+
+        Args:
+            setting: the setting's values, a column each.
+            key: ``task`` and ``setting_id``.
+            rows: columns ``seed, step, split, metric, x, value, reason``.
+            manifest: whatever else is to be kept, as JSON.
+            beside: files of the trial's own, such as a trained agent, by the ending of their name.
+
+        Raises:
+            StoreError: the rows could not be written; no file under a final name was touched.
+            ValueError: a field of the setting has the name of a row's column.
+        """
+        taken = sorted(set(setting) & set(COLUMNS))
+        if taken:
+            raise ValueError(f"a setting's field cannot be called {', '.join(taken)}")
+        columns = {name: _flat(value) for name, value in setting.items()}
+        frame = rows.assign(**{**columns, **key}).reindex(columns=[*COLUMNS, *columns])
+        frame = frame.astype({**dict.fromkeys(FLOATS, float), **dict.fromkeys(INTEGERS, "int64")})
+        frame["reason"] = frame["reason"].astype("string")
+        table = files.conform(pa.Table.from_pandas(frame, preserve_index=False), SCHEMA)
+        path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
+        # the rows come last: whoever sees them finds the rest
+        parts = {f"-{name}": data for name, data in (beside or {}).items()}
+        parts |= {".json": _json(manifest), ".parquet": files.encode(table)}
+        try:
+            for ending, data in parts.items():
+                self.put(f"{path}{ending}", data)
+        except StoreError:
+            for ending in parts:
+                files.remove_quietly(self.filesystem, f"{path}{ending}")
+            raise
+        return path.rsplit("/", 1)[1]
+
+    def write_specs(self, specs: TaskSpecs) -> None:
+        """Keeps the task's tables and figures beside its rows."""
+        self.put(self._path(specs.task, "specs.json"), specs.model_dump_json(indent=1).encode())
+
+    def write_text(self, task: str, name: str, text: str) -> str:
+        """Keeps a text (a traceback) beside the rows and returns its path."""
+        path = self._path(task, name)
+        self.put(path, text.encode(errors="backslashreplace"))
+        return path
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def tasks(self) -> list[str]:
+        """Returns the tasks that have rows stored.
+
+        Raises:
+            StoreError: the place cannot be listed.
+        """
+        folders = [
+            item.base_name
+            for item in self.listing(self.root)
+            if item.type == fs.FileType.Directory and not item.base_name.startswith(".")
+        ]
+        return sorted(name for name in folders if self._files(name))
+
+    def specs(self, task: str) -> TaskSpecs | None:
+        """Returns the stored tables and figures of a task; None if there are none to be read."""
+        path = self._path(task, "specs.json")
+        try:
+            with self.filesystem.open_input_stream(path) as stream:
+                return TaskSpecs.model_validate_json(stream.read())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            self._warn(path, f"skipped {path}: {error}")
+            return None
+
+    def outcomes(self, task: str) -> dict[tuple[str, int], Outcome]:
+        """Returns how each stored seed ended, by (setting_id, seed)."""
+        chosen = endings(self._read(task, [*RUN, "metric", "value", "reason"]))
+        columns = (chosen[name] for name in [*RUN, "value", "reason"])
+        found = {}
+        for sid, seed, value, reason in zip(*columns, strict=True):
+            text = None if pd.isna(reason) else str(reason)
+            found[str(sid), int(seed)] = Outcome(str(sid), int(seed), value == 1.0, text)
+        return found
+
+    def load(self, task: str) -> pd.DataFrame:
+        """Returns every row of a task; a seed that was stored twice comes from one file only.
+
+        A completed seed wins over a failed one, then the file that was written first.
+        """
+        tables = self._read(task, None)
+        chosen = endings(tables)
+        kept = [only(tables[str(name)], runs) for name, runs in chosen.groupby("file", sort=False)]
+        frame: pd.DataFrame = files.concat(kept or [SCHEMA.empty_table()]).to_pandas()
+        return frame
+
+    def manifests(self, task: str) -> list[dict[str, Any]]:
+        """Returns the manifests of the trials whose rows are stored."""
+        found = []
+        for info in self._files(task):
+            if info.path in self._warned:
+                continue
+            path = info.path.removesuffix(".parquet") + ".json"
+            try:
+                with self.filesystem.open_input_stream(path) as stream:
+                    found.append(json.loads(stream.read()))
+            except (OSError, ValueError) as error:
+                self._warn(path, f"skipped manifest {path}: {error}")
+        return found
+
+    # -- files -------------------------------------------------------------------------------
+
+    def _path(self, task: str, name: str) -> str:
+        return f"{self.root}/{task}/{name}"
+
+    def listing(self, folder: str) -> list[fs.FileInfo]:
+        """Returns what lies in a folder of its file system; nothing if there is no such folder.
+
+        Raises:
+            StoreError: it cannot be listed.
+        """
+        try:
+            return files.list_folder(self.filesystem, folder)
+        except OSError as error:
+            raise StoreError(f"cannot list {folder}: {error}") from error
+
+    def _files(self, task: str) -> list[fs.FileInfo]:
+        return [item for item in self.listing(f"{self.root}/{task}") if item.extension == "parquet"]
+
+    def _read(self, task: str, columns: Sequence[str] | None) -> dict[str, pa.Table]:
+        return files.read_tables(self.filesystem, self._files(task), task, columns, self._warned)
+
+    def _warn(self, path: str, text: str) -> None:
+        if path not in self._warned:
+            log.warning("%s", text)
+        self._warned.add(path)
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+
+
+def _json(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, indent=1, sort_keys=True, default=str).encode()

@@ -1,0 +1,1 @@
+"""The agent: network, cores, vision, and what is stored of it."""

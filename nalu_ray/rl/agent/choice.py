@@ -1,0 +1,45 @@
+"""Stored agents: the one that scored best in training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nalu_ray.results.store import networks
+from nalu_ray.rl.agent.stored import Agent, AgentError, about
+from nalu_ray.rl.rollout import TASK
+
+ENDING = ".agent.pt"
+
+
+def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
+    """Reads the agent with the highest ``exact``, the share of exact arrivals in training's range.
+
+    Args:
+        out: folder or URI of the results.
+        wanted: values that the agent's ``about`` must have, as text.
+
+    Returns:
+        The agent's path, and the agent. Among equals, the first path.
+
+    Raises:
+        ConfigError: there is no such agent, or a key of ``wanted`` that no agent knows.
+        StoreError: the place cannot be reached.
+    """
+    found = networks.best(out, TASK, _AGENTS, wanted)
+    return found.path, Agent.from_bytes(found.data, found.path)
+
+
+def _score(known: Mapping[str, Any]) -> float:
+    score = known.get("exact")
+    return float(score) if isinstance(score, int | float) else math.nan
+
+
+_AGENTS = networks.Kind(
+    noun="agent",
+    ending=ENDING,
+    read=lambda data, name: [about(data, name)],
+    error=AgentError,
+    score=_score,
+)

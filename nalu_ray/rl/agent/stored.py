@@ -1,0 +1,149 @@
+"""A trained agent: its world, its network, and how it acts. Stored as one file of plain tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from torch import Tensor
+
+from envs import World
+from nalu_ray.config import explain
+from nalu_ray.rl.agent.network import Network, NetworkConfig
+from nalu_ray.training import plain
+
+FORMAT = "nalu_ray agent 1"
+
+
+class AgentError(ValueError):
+    """A file is no agent of this version."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A network with the world that it was made for.
+
+    Attributes:
+        network: on the CPU or wherever it was put.
+        world: what it was trained on.
+        about: what is known of its training: plain values.
+    """
+
+    network: Network
+    world: World
+    about: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Returns what :meth:`from_bytes` reads.
+
+        Raises:
+            AgentError: ``about`` holds more than plain values, which no one could read again.
+        """
+        saved = {
+            "format": FORMAT,
+            "network": self.network.config.model_dump(),
+            "world": dataclasses.asdict(self.world),
+            "weights": {name: value.cpu() for name, value in self.network.state_dict().items()},
+            "about": self.about,
+        }
+        return plain.to_bytes(saved, AgentError)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "agent") -> Agent:
+        """Reads an agent; runs no code from the file.
+
+        Raises:
+            AgentError: it is none; the message starts with ``name``.
+        """
+        saved = _plain(data, name)
+        try:
+            world = World(**saved["world"])
+            config = NetworkConfig.model_validate(saved["network"])
+            with torch.random.fork_rng(devices=[]):  # its weights are about to be replaced
+                network = build_network(config, world)
+            network.load_state_dict(saved["weights"])
+            return cls(network.eval(), world, dict(saved["about"]))
+        except ValidationError as error:
+            raise AgentError(f"{name}: {'; '.join(explain(error))}") from error
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise AgentError(plain.unreadable(name, "agent", error)) from error
+
+    @classmethod
+    def load(cls, path: Path | str) -> Agent:
+        """Reads an agent's file.
+
+        Raises:
+            AgentError: it cannot be read, or is no agent.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise AgentError(f"{path}: {error.strerror}") from error
+        return cls.from_bytes(data, str(path))
+
+    def player(self, copies: int, *, greedy: bool = True, seed: int = 0) -> Player:
+        """Returns what plays ``copies`` environments at once."""
+        return Player(self.network, copies, greedy, seed)
+
+
+class Player:
+    """Acts in N environments step by step and keeps their memory.
+
+    Args:
+        network: which is not changed.
+        copies: N.
+        greedy: take the likeliest action, else draw one.
+        seed: of the draws.
+    """
+
+    def __init__(self, network: Network, copies: int, greedy: bool, seed: int) -> None:
+        self.network, self.greedy = network, greedy
+        self.generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            self.table = network.vision.table()
+        self.state = network.initial_state(copies)
+        self.fresh = torch.zeros(1, copies)
+        self.probabilities: Tensor = torch.empty(0)
+
+    @torch.no_grad()
+    def act(self, frame: NDArray[np.int64], told: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Returns actions, (N,), for frame ids (N,) and instructions as shown (N,)."""
+        seen = self.table[torch.from_numpy(frame)][None]
+        logits, _, self.state = self.network(
+            seen, torch.from_numpy(told)[None], self.fresh, self.state
+        )
+        self.fresh = torch.ones_like(self.fresh)
+        self.probabilities = logits[0].softmax(-1)
+        if self.greedy:
+            return self.probabilities.argmax(-1).numpy()
+        noise = torch.empty_like(self.probabilities).exponential_(generator=self.generator)
+        # the largest of p / exponential is a draw from p
+        return (self.probabilities / noise).argmax(-1).numpy()
+
+
+def about(data: bytes, name: str = "agent") -> dict[str, Any]:
+    """Returns what is known of a stored agent's training; builds no network.
+
+    Raises:
+        AgentError: it is none; the message starts with ``name``.
+    """
+    saved = _plain(data, name)
+    try:
+        return dict(saved["about"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise AgentError(plain.unreadable(name, "agent", error)) from error
+
+
+def _plain(data: bytes, name: str) -> dict[str, Any]:
+    return plain.from_bytes(data, name, noun="agent", form=FORMAT, error=AgentError)
+
+
+def build_network(config: NetworkConfig, world: World) -> Network:
+    """Returns a network that sees a world's pictures; torch's generator draws its weights."""
+    return Network(config, world.frames, world.cell_pixels)

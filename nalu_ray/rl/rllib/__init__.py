@@ -1,0 +1,1 @@
+"""RLlib's side: runner, learner, module, configuration."""

@@ -1,0 +1,240 @@
+"""The learner of both algorithms: loss, gradients, optimiser, and what is not finite."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.utils.metrics import (
+    ALL_MODULES,
+    DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY,
+    NUM_ENV_STEPS_TRAINED,
+    NUM_ENV_STEPS_TRAINED_LIFETIME,
+)
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from nalu_ray.layers import NAC
+from nalu_ray.rl.agent.network import Network
+from nalu_ray.rl.losses import actor_critic
+from nalu_ray.rl.rollout import Rollout
+from nalu_ray.rl.schedule import scheduled
+
+PROGRESS = "progress"  # component of the state: counters
+LR, UPDATES, DROPPED = "learning_rate", "updates_lifetime", "updates_dropped_lifetime"
+STALENESS = DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY
+
+logger = logging.getLogger(__name__)
+Gradients = dict[str, Tensor]
+
+
+class DivergedError(RuntimeError):
+    """Too many updates in a row whose loss or gradient is not finite."""
+
+
+class ActorCriticLearner(TorchLearner):
+    """Updates a network by :func:`nalu_ray.rl.losses.actor_critic`; rollouts go straight in.
+
+    An update whose loss or gradient is not finite is dropped before the optimiser sees it. A
+    subclass says which optimiser it is.
+
+    Attributes:
+        progress: ``steps`` trained and ``updates`` applied, which the schedules follow, ``bad``
+            updates in a row, ``dropped`` ones.
+    """
+
+    progress: dict[str, int]
+
+    def build(self) -> None:
+        super().build()
+        self.progress = {"steps": 0, "updates": 0, "bad": 0, "dropped": 0}
+
+    @property
+    def network(self) -> Network:
+        """The network that is trained."""
+        network: Network = self.module[DEFAULT_MODULE_ID].network
+        return network
+
+    @property
+    def optimiser(self) -> torch.optim.Optimizer:
+        """The one optimiser."""
+        optimiser: torch.optim.Optimizer = self.get_optimizer()
+        return optimiser
+
+    def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """Returns the optimiser of groups of parameters; the learning rates are set later."""
+        raise NotImplementedError
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        parts = [part for part in self.network.modules() if isinstance(part, NAC)]
+        nac = [parameter for part in parts for parameter in part.parameters()]
+        known = set(map(id, nac))
+        rest = [own for own in self.network.parameters() if id(own) not in known]
+        groups = [
+            {"params": params, "factor": factor}
+            for params, factor in ((rest, 1.0), (nac, self.config.nac_lr_factor))
+            if params
+        ]
+        self.register_optimizer(
+            module_id=module_id, optimizer=self.build_optimiser(groups), params=[*rest, *nac]
+        )
+
+    def compute_loss_for_module(self, **_: Any) -> Tensor:
+        raise NotImplementedError("rollouts are no batches of RLlib's: see `gradients`")
+
+    def gradients(
+        self, rollouts: Sequence[Rollout], steps: int
+    ) -> tuple[Gradients, dict[str, float]]:
+        """Returns the gradient by parameter, and the parts of the loss.
+
+        Args:
+            rollouts: of the same length.
+            steps: trained so far, which the loss's schedules follow.
+        """
+        names, parameters = zip(*self.network.named_parameters(), strict=True)
+        loss, parts = self._loss(Rollout.joined(rollouts), steps)
+        found = torch.autograd.grad(loss, parameters)
+        values = torch.stack(list(parts.values())).tolist()
+        return dict(zip(names, found, strict=True)), dict(zip(parts, values, strict=True))
+
+    def take_step(
+        self, gradients: Gradients, parts: dict[str, float], steps: int, version: int
+    ) -> None:
+        """Makes one update, or drops it.
+
+        Args:
+            gradients: by parameter; changed in place.
+            parts: of the loss, with ``total_loss``.
+            steps: how many the gradient was made of.
+            version: of the weights that acted: how many updates had made them.
+
+        Raises:
+            DivergedError: if it is one of too many in a row that are not finite.
+        """
+        norm = get_total_norm(list(gradients.values()))
+        size = float(norm)
+        parts = {**parts, "gradient_norm": size}
+        self._log((DEFAULT_MODULE_ID, STALENESS), self._weights_seq_no - version, "mean")
+        if not (math.isfinite(size) and math.isfinite(parts["total_loss"])):
+            self._drop(parts)
+            return
+        for name, parameter in self.network.named_parameters():
+            parameter.grad = gradients[name]
+        if self.config.grad_clip is not None:
+            clip_grads_with_norm_(self.network.parameters(), self.config.grad_clip, norm)
+        lr = scheduled(self.config.lr, self.progress["steps"])
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr * group["factor"]
+        self.optimiser.step()
+        self._count(parts, steps, lr)
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        state: dict[str, Any] = super().get_state(
+            components, not_components=not_components, **kwargs
+        )
+        if self._check_component(PROGRESS, components, not_components):
+            state[PROGRESS] = dict(self.progress)
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self.progress |= state.get(PROGRESS, {})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns tensors on the CPU and plain values, all copies."""
+        weights = self.network.state_dict()
+        saved = {
+            "weights": weights,
+            "optimiser": self.optimiser.state_dict(),
+            "progress": self.progress,
+            "version": self._weights_seq_no,
+        }
+        return copied(saved)  # type: ignore[no-any-return]
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a saved state, whatever the present one is.
+
+        Raises:
+            RuntimeError: if it is another network's.
+        """
+        self.network.load_state_dict(state["weights"])
+        self.optimiser.load_state_dict(copied(state["optimiser"]))
+        self.progress = dict(state["progress"])
+        self._weights_seq_no = state["version"]
+
+    def _loss(self, rollout: Rollout, steps: int) -> tuple[Tensor, dict[str, Tensor]]:
+        config, network = self.config, self.network
+
+        def on_device(array: Any) -> Tensor:
+            # A copy: what comes through the object store cannot be written to, as torch wants.
+            return torch.tensor(array, device=self.device)
+
+        keep = on_device(rollout.keep).float()
+        vision = network.vision.numbered(on_device(rollout.frames))
+        logits, values, _ = network(vision, on_device(rollout.told), keep, on_device(rollout.state))
+        loss, parts = actor_critic(
+            logits,
+            values,
+            on_device(rollout.actions).long(),
+            on_device(rollout.rewards) * config.reward_scale,
+            1 - keep[1:],
+            on_device(rollout.log_probs) if config.importance_weights else None,
+            config.loss_config(steps),
+        )
+        weight = scheduled(config.sparsity, steps)
+        if weight:
+            fractions = network.fractions()
+            loss = loss + weight * fractions
+            parts |= {"fractions": fractions.detach(), "total_loss": loss.detach()}
+        return loss, parts
+
+    def _drop(self, parts: dict[str, float]) -> None:
+        self.progress["bad"] += 1
+        self.progress["dropped"] += 1
+        self._log((DEFAULT_MODULE_ID, DROPPED), 1, "lifetime_sum")
+        shown = ", ".join(f"{name} {value:g}" for name, value in parts.items())
+        logger.warning("update dropped, its loss or gradient is not finite: %s", shown)
+        if self.progress["bad"] >= self.config.max_bad_updates:
+            raise DivergedError(
+                f"training diverged: {self.progress['bad']} updates in a row with a loss or "
+                f"gradient that is not finite (max_bad_updates); the last: {shown}"
+            )
+
+    def _count(self, parts: dict[str, float], steps: int, lr: float) -> None:
+        self.progress["bad"] = 0
+        self.progress["steps"] += steps
+        self.progress["updates"] += 1
+        self._weights_seq_no += 1
+        for name, value in {**parts, LR: lr}.items():
+            self._log((DEFAULT_MODULE_ID, name), value, "mean")
+        self._log((DEFAULT_MODULE_ID, UPDATES), 1, "lifetime_sum")
+        self._log((ALL_MODULES, NUM_ENV_STEPS_TRAINED), steps, "sum")
+        self.metrics.log_value(
+            (ALL_MODULES, NUM_ENV_STEPS_TRAINED_LIFETIME),
+            steps,
+            reduce="lifetime_sum",
+            with_throughput=True,
+        )
+
+    def _log(self, key: tuple[str, str], value: float, reduce: str) -> None:
+        self.metrics.log_value(key, value, reduce=reduce)
+
+
+def copied(value: Any) -> Any:
+    """Returns nested dictionaries and lists anew, and their tensors as copies on the CPU."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value

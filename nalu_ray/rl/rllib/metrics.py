@@ -1,0 +1,77 @@
+"""Numbers of a training result, and RLlib's evaluation of these algorithms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import (
+    ALL_MODULES,
+    ENV_RUNNER_RESULTS,
+    EPISODE_LEN_MEAN,
+    EPISODE_RETURN_MEAN,
+    EVALUATION_RESULTS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_TRAINED_LIFETIME,
+    NUM_EPISODES_LIFETIME,
+)
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+
+from nalu_ray.rl.evaluation import on_trained, shares
+from nalu_ray.rl.rllib.checkpoint import network_of
+from nalu_ray.rl.rllib.env_runner import EXACT_MEAN, NEVER_MEAN
+from nalu_ray.rl.rllib.learner import DROPPED, LR, STALENESS, UPDATES
+
+LOSSES = ("policy_loss", "value_loss", "entropy", "total_loss", "gradient_norm", "fractions")
+EVALUATION_EPISODES = 100  # of each T
+
+
+def figures(result: dict[str, Any]) -> dict[str, float]:
+    """Returns the numbers of one ``train()`` by short names.
+
+    Counts are over the whole training: ``steps`` trained, ``updates``, ``dropped`` updates and
+    ``episodes``. Means are over this iteration, and left out where there was nothing: ``return``,
+    ``length``, ``exact`` (share of the episodes in which arriving at T was possible), ``never``,
+    ``staleness`` (updates between the weights that acted and the update), ``lr``, and the parts of
+    the loss.
+    """
+    runners: dict[str, Any] = result.get(ENV_RUNNER_RESULTS, {})
+    learners: dict[str, Any] = result.get(LEARNER_RESULTS, {})
+    own: dict[str, Any] = learners.get(DEFAULT_MODULE_ID, {})
+    counts = {
+        "steps": learners.get(ALL_MODULES, {}).get(NUM_ENV_STEPS_TRAINED_LIFETIME, 0),
+        "updates": own.get(UPDATES, 0),
+        "dropped": own.get(DROPPED, 0),
+        "episodes": runners.get(NUM_EPISODES_LIFETIME, 0),
+    }
+    means = {
+        "return": runners.get(EPISODE_RETURN_MEAN),
+        "length": runners.get(EPISODE_LEN_MEAN),
+        "exact": runners.get(EXACT_MEAN),
+        "never": runners.get(NEVER_MEAN),
+        "staleness": own.get(STALENESS),
+        "lr": own.get(LR),
+        **{name: own.get(name) for name in LOSSES},
+    }
+    # RLlib keeps a name once logged, as NaN where an iteration logs nothing.
+    known = {name: float(value) for name, value in means.items() if value is not None}
+    return {
+        **{name: float(value) for name, value in counts.items()},
+        **{name: value for name, value in known.items() if not math.isnan(value)},
+    }
+
+
+def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
+    """RLlib's ``custom_evaluation_function``: greedy episodes for each T of training.
+
+    Reported under ``evaluation/env_runners`` is what :func:`nalu_ray.rl.evaluation.shares` says.
+    """
+    world = algorithm.config.world()
+    played = on_trained(network_of(algorithm), world, EVALUATION_EPISODES)
+    logger = MetricsLogger(root=False)
+    for name, value in shares(played, world.time_limit).items():
+        logger.log_value(name, value, reduce="mean")
+    algorithm.metrics.aggregate([logger.reduce()], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+    steps = int(played["arrival"].fillna(world.time_limit).sum())
+    return {}, steps, steps

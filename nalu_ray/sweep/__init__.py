@@ -1,0 +1,1 @@
+"""From presets to finished trials."""

@@ -1,0 +1,75 @@
+"""Running out of memory: a failure's reason that says so, and what the plan reads from it again."""
+
+from __future__ import annotations
+
+import re
+
+from nalu_ray.sweep.machine import GIB
+from nalu_ray.sweep.placement import WORKER_BYTES
+from nalu_ray.sweep.trial_spec import TrialSpec
+
+# torch raises a plain RuntimeError where the CPU's memory is exhausted, Ray an error of its own
+_KINDS = ("MemoryError", "OutOfMemoryError")
+_TEXTS = ("can't allocate memory", "not enough memory")
+_NODE = re.compile(r", ID: [0-9a-f]+")  # its address stands beside it
+_STOPPED, _TAKEN = "Selected to kill: ", re.compile(r"actual memory used=([\d.]+)GB")
+_BLOCK = re.compile(r"oom: (\d+) seeds?\b")
+
+
+def is_oom(error: BaseException | None) -> bool:
+    """Returns whether an error, Python's, torch's or Ray's, says that memory ran out."""
+    if any(kind.__name__ in _KINDS for kind in type(error).__mro__):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
+
+
+def taken(text: str, label: str) -> int | None:
+    """Returns the bytes that a task had when Ray stopped it; none if Ray does not say.
+
+    Args:
+        text: Ray's message, a line for each task that it stopped.
+        label: the task's name.
+    """
+    lines = [line for line in text.splitlines() if f"task name={label}, " in line]
+    found = [_TAKEN.search(line) for line in lines if line.startswith(_STOPPED)]
+    return max((int(float(one[1]) * GIB) for one in found if one), default=None)
+
+
+def reason(spec: TrialSpec, error: BaseException | None) -> str | None:
+    """Returns why a trial failed that ran out of memory: its size, what it had, what to do.
+
+    Args:
+        spec: the trial.
+        error: what ended it; for any but an :func:`is_oom` the result is none.
+    """
+    if not is_oom(error):
+        return None
+    seeds = len(spec.seeds)
+    count = f"{seeds} seed" + ("s at once" if seeds > 1 else "")
+    half = retry_width(seeds)
+    advice = f"--rerun-failed runs {half} at a time" if half < seeds else "give it more memory"
+    lines = [line for line in str(error).splitlines() if "emory" in line] or [""]
+    detail = f"{type(error).__name__}: {_NODE.sub('', lines[0])}".rstrip(": ")
+    bytes_taken = taken(str(error), spec.label)
+    had = "" if bytes_taken is None else f"took {bytes_taken / GIB:.2f} GiB, "
+    return f"oom: {count} did not fit, {had}reserved: {_reserved(spec)}; {advice}; {detail}"
+
+
+def block(text: str | None) -> int | None:
+    """Returns how many seeds the trial of a :func:`reason` had; none for any other text."""
+    found = _BLOCK.match(text or "")
+    return int(found[1]) if found else None
+
+
+def retry_width(seeds: int) -> int:
+    """Returns how many seeds to try next where so many ran out of memory."""
+    return max(1, seeds // 2)
+
+
+def _reserved(spec: TrialSpec) -> str:
+    gpus = [f"{spec.gpus:g} GPU"] if spec.gpus else []
+    if not spec.memory:
+        return ", ".join(gpus) or "nothing"
+    worker, block = min(WORKER_BYTES, spec.memory) / GIB, max(0, spec.memory - WORKER_BYTES) / GIB
+    total = f"{spec.memory / GIB:.2f} GiB ({worker:.2f} for a worker, {block:.2f} for seeds)"
+    return ", ".join([total, *gpus])

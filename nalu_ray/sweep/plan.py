@@ -1,0 +1,229 @@
+"""The plan: settings x seeds, minus what is stored, dealt out to trials that fit what there is.
+
+How a setting's missing seeds become trials, always the same way for the same plan and machine:
+
+1. A trial takes at most ``seeds_per_trial`` seeds; on a GPU more, see
+   :func:`nalu_ray.sweep.placement.widest`.
+2. With fewer settings than slots (trials that run at a time), each setting's seeds are dealt over
+   ``slots // settings`` trials, so that all slots work.
+3. A trial whose memory would not fit its slot is halved until it does; so is, once more, the block
+   that ran out of memory before.
+4. Blocks of one setting are equally large (give or take one); the longest trials start first.
+5. Before all that, a block that an unfinished trial kept a state of is a trial again, whatever the
+   machine is now, as long as it fits.
+
+A seed's numbers do not depend on the block it is in.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nalu_ray.config import Point
+from nalu_ray.resources import Resources
+from nalu_ray.results.store.store import Outcome
+from nalu_ray.sweep import oom
+from nalu_ray.sweep.machine import Capacity
+from nalu_ray.sweep.placement import fitting, memory_of_a_slot, need, slots, widest
+from nalu_ray.sweep.trial import TrialSpec
+from nalu_ray.task import Task
+
+_RANGES_SHOWN = 4
+
+Stored = Mapping[tuple[str, int], Outcome]
+Block = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one command is going to do.
+
+    Attributes:
+        trials: what runs, in this order.
+        slots: trials at a time.
+        done, failed: seeds stored before that completed, and that failed and are left so.
+        seconds: estimate of the whole.
+        labels: setting id -> name, for every setting asked for.
+    """
+
+    task: Task[Any]
+    points: tuple[Point, ...]
+    trials: tuple[TrialSpec, ...]
+    slots: int
+    done: int
+    failed: int
+    seconds: float
+    capacity: Capacity
+    labels: Mapping[str, str]
+
+    @property
+    def seeds(self) -> int:
+        """Seeds to run."""
+        return sum(len(trial.seeds) for trial in self.trials)
+
+    @property
+    def seed_steps(self) -> int:
+        """Steps to run, each seed's counted."""
+        return sum(trial.steps * len(trial.seeds) for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the command line says beside the points: where rows go and what a trial may use.
+
+    ``kept`` has the setting and the seeds of each state that an unfinished trial left there.
+    """
+
+    out: str
+    resources: Resources
+    seed_step_microseconds: float
+    rerun_failed: bool = False
+    command: str = ""
+    commit: str | None = None
+    kept: Sequence[tuple[str, Block]] = ()
+
+
+def make_plan(
+    task: Task[Any], points: Sequence[Point], stored: Stored, job: Job, capacity: Capacity
+) -> Plan:
+    """Returns the plan.
+
+    Raises:
+        ConfigError: a trial could never be placed, with the arithmetic.
+    """
+    missing = {point.setting.id: _missing(point, stored, job.rerun_failed) for point in points}
+    to_do = [point for point in points if missing[point.setting.id]]
+    pieces = max(1, slots(capacity, job.resources, memory=0) // max(1, len(to_do)))
+    share = memory_of_a_slot(capacity, job.resources)
+    labels = _labels(task, points)
+    trials = []
+    for point in to_do:
+        sid = point.setting.id
+        most = min([len(missing[sid]), *_after_oom(point, stored)])
+        kept = [block for at, block in job.kept if at == sid and len(block) <= most]
+        fits = [block for block in kept if need(task, point, len(block)) <= share]
+        begun = list(_begun(fits, missing[sid]))
+        seeds = sorted(set(missing[sid]).difference(*begun))
+        width = min(widest(job.resources), math.ceil(len(seeds) / pieces), most)
+        width = fitting(task, point, width, share)
+        found = [*begun, *(blocks(seeds, width) if seeds else [])]
+        trials += [_spec(task, point, block, labels[sid], job) for block in found]
+    memory = max((trial.memory for trial in trials), default=0)
+    # one size for all, so that a worker that is done takes whichever trial is next
+    sized = [trial.model_copy(update={"memory": memory}) for trial in trials]
+    sized.sort(key=lambda trial: -trial.steps * len(trial.seeds))
+    most = max(1, min(slots(capacity, job.resources, memory), len(sized)))
+    return Plan(
+        task=task,
+        points=tuple(points),
+        trials=tuple(sized),
+        slots=most,
+        done=_count(points, stored, ok=True),
+        failed=0 if job.rerun_failed else _count(points, stored, ok=False),
+        seconds=_makespan(sized, most, job.seed_step_microseconds),
+        capacity=capacity,
+        labels=labels,
+    )
+
+
+def blocks(seeds: Sequence[int], width: int) -> list[tuple[int, ...]]:
+    """Cuts seeds into equally large blocks of at most ``width``, in order."""
+    count = math.ceil(len(seeds) / width)
+    edges = [i * len(seeds) // count for i in range(count + 1)]
+    return [tuple(seeds[low:high]) for low, high in itertools.pairwise(edges)]
+
+
+def describe_seeds(seeds: Sequence[int]) -> str:
+    """Returns ``seed 3``, ``seeds 0-99`` or ``seeds 0-4,9``."""
+    parts = [f"{low}" if low == high else f"{low}-{high}" for low, high in _runs(sorted(seeds))]
+    if len(parts) > _RANGES_SHOWN:
+        parts = [*parts[: _RANGES_SHOWN - 1], "...", f"{parts[-1]} ({len(seeds)} of them)"]
+    return f"seed{'s' if len(seeds) > 1 else ''} {','.join(parts)}"
+
+
+def _runs(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for end in range(1, len(seeds) + 1):
+        if end == len(seeds) or seeds[end] != seeds[end - 1] + 1:
+            yield seeds[start], seeds[end - 1]
+            start = end
+
+
+def _missing(point: Point, stored: Stored, rerun_failed: bool) -> tuple[int, ...]:
+    sid = point.setting.id
+
+    def wanted(seed: int) -> bool:
+        outcome = stored.get((sid, seed))
+        return outcome is None or (rerun_failed and not outcome.ok)
+
+    return tuple(seed for seed in point.seeds if wanted(seed))
+
+
+def _begun(kept: Sequence[Block], missing: Sequence[int]) -> Iterator[Block]:
+    """Blocks of a setting to go on with: none of their seeds is stored, or in two of them."""
+    left = set(missing)
+    for block in kept:
+        if block and left.issuperset(block):
+            left -= set(block)
+            yield block
+
+
+def _after_oom(point: Point, stored: Stored) -> Iterator[int]:
+    """Widths to try next, for each seed of a setting that is stored as out of memory."""
+    for seed in point.seeds:
+        outcome = stored.get((point.setting.id, seed))
+        width = oom.block(outcome.reason) if outcome and not outcome.ok else None
+        if width is not None:
+            yield oom.retry_width(width)
+
+
+def _count(points: Sequence[Point], stored: Stored, *, ok: bool) -> int:
+    asked = ((point.setting.id, point.seeds) for point in points)
+    keys = [(sid, seed) for sid, seeds in asked for seed in seeds]
+    return sum(key in stored and stored[key].ok == ok for key in keys)
+
+
+def _labels(task: Task[Any], points: Sequence[Point]) -> dict[str, str]:
+    """Names each setting by the task's label and by what else tells it from its namesakes."""
+    namesakes: dict[str, dict[str, dict[str, Any]]] = {}
+    for point in points:
+        values = point.setting.model_dump(mode="json")
+        namesakes.setdefault(task.label(point.setting), {})[point.setting.id] = values
+    labels = {}
+    for label, found in namesakes.items():
+        first, *others = found.values()
+        varying = [name for name in first if any(other[name] != first[name] for other in others)]
+        for sid, values in found.items():
+            labels[sid] = " ".join([label, *(f"{name}={values[name]}" for name in varying)])
+    return labels
+
+
+def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job: Job) -> TrialSpec:
+    return TrialSpec(
+        task=task.name,
+        setting=point.setting.model_dump(mode="json"),
+        setting_id=point.setting.id,
+        seeds=seeds,
+        label=f"{name} {describe_seeds(seeds)}",
+        steps=task.steps(point.setting),
+        out=job.out,
+        command=job.command,
+        commit=job.commit,
+        cpus=job.resources.cpus_per_trial,
+        gpus=job.resources.gpus,
+        memory=need(task, point, len(seeds)),
+        processes=task.processes(point.setting),
+    )
+
+
+def _makespan(trials: Sequence[TrialSpec], slots: int, microseconds: float) -> float:
+    ends = [0.0] * slots
+    for trial in trials:
+        work = trial.steps * len(trial.seeds) * microseconds / 1e6
+        heapq.heapreplace(ends, ends[0] + work)
+    return max(ends)

@@ -1,0 +1,142 @@
+"""A Ray of our own on this machine, or a cluster that runs already."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+import yaml
+
+from nalu_ray.config import ConfigError
+from nalu_ray.sweep.machine import Capacity, Node
+
+# what is shown is ours, loggers are asked for, and Ctrl-C is for the command
+QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+}
+LAUNCHED = Path(os.path.expanduser("~/ray_bootstrap_config.yaml"))  # `ray up`'s, on the head
+OBJECT_STORE_BYTES = 512 * 1024**2
+KNOCK_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Session:
+    """A connection to Ray; one of our own ends with the command."""
+
+    capacity: Capacity
+    dashboard: str
+    ours: bool
+
+    def describe(self) -> str:
+        """Returns a line that says how to open the dashboard."""
+        if not self.dashboard:
+            return "dashboard: not running"
+        token = os.environ.get("RAY_AUTH_MODE") == "token"
+        until = ", open while this runs" if self.ours else ""
+        how = "; its token: ray get-auth-token" if token else ""
+        return f"dashboard: http://{self.dashboard}{until}{how}"
+
+    def describe_end(self) -> str:
+        """Returns a line that says where the dashboard is once the sweep is over."""
+        return "dashboard: closed with Ray" if self.ours else self.describe()
+
+
+@contextlib.contextmanager
+def start(capacity: Capacity) -> Iterator[Session]:
+    """Starts Ray on this machine and stops it in the end."""
+    (node,) = capacity.nodes
+    with _ray(
+        address="local",
+        num_cpus=int(node.cpus),
+        object_store_memory=OBJECT_STORE_BYTES,
+        _memory=node.memory,
+    ) as dashboard:
+        yield Session(capacity, dashboard, ours=True)
+
+
+@contextlib.contextmanager
+def connect(address: str) -> Iterator[Session]:
+    """Connects to a cluster, ``auto`` for the one this machine belongs to.
+
+    Raises:
+        ConfigError: it cannot be reached.
+    """
+    if address.startswith("ray://"):
+        raise ConfigError(
+            [f"--address {address}: run this on the cluster instead, by 'ray job submit'"]
+        )
+    with contextlib.ExitStack() as stack:
+        try:
+            _knock(address)
+            dashboard = stack.enter_context(_ray(address=address))
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise ConfigError([f"--address {address}: {error}"]) from error
+        yield Session(_capacity(address), dashboard, ours=False)
+
+
+def _knock(address: str) -> None:
+    """Fails at once where no one listens; Ray tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+
+
+@contextlib.contextmanager
+def _ray(**arguments: Any) -> Iterator[str]:
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    # errors of trials, and of what they write to, are told by the board, once
+    for name in ("ray.tune", "ray.train"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if ray.is_initialized():  # by whoever calls us, who also ends it
+        yield str(ray._private.worker.get_dashboard_url() or "")
+        return
+    try:
+        context = ray.init(log_to_driver=False, logging_level=logging.ERROR, **arguments)
+        yield str(context.dashboard_url or "")
+    finally:
+        ray.shutdown()
+
+
+def _capacity(address: str) -> Capacity:
+    """What there is, and what an autoscaler can add to it."""
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    nodes = [_node(found) for found in [*alive, *_addable(len(alive))]]
+    return Capacity(f"the cluster at {address}", tuple(nodes))
+
+
+def _node(resources: Mapping[str, float]) -> Node:
+    # an autoscaler places nothing that asks for memory on what says nothing of it
+    memory = int(resources.get("memory", 0))
+    return Node(resources.get("CPU", 0), resources.get("GPU", 0), memory)
+
+
+def _addable(alive: int) -> list[dict[str, float]]:
+    """Resources of each node that may come yet: the launcher's file on the head, or Ray's word."""
+    if LAUNCHED.exists():
+        config = yaml.safe_load(LAUNCHED.read_text())
+        types, head = config.get("available_node_types", {}), config.get("head_node_type")
+        groups = [
+            (dict(kind.get("resources", {})), kind.get("max_workers", config["max_workers"]))
+            for name, kind in types.items()
+            if name != head
+        ]
+        room = max(0, config["max_workers"] - (alive - 1))
+        # in turn, as none of them has a claim to all the room
+        turns = itertools.zip_longest(*([found] * most for found, most in groups))
+        return [found for turn in turns for found in turn if found is not None][:room]
+    told = ray._private.state.state.get_cluster_config()
+    kinds = [] if told is None else told.node_group_configs
+    return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]

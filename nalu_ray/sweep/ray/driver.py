@@ -1,0 +1,222 @@
+"""A plan as one Tune experiment: what is reported, what is stored, what is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ray import tune
+from ray.tune.result import DONE
+
+from nalu_ray.config import ConfigError
+from nalu_ray.provenance import code_digest
+from nalu_ray.results.store.store import Store, StoreError
+from nalu_ray.sweep import oom
+from nalu_ray.sweep.node import NodeError
+from nalu_ray.sweep.plan import Plan
+from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.ray.failures import describe, failure, watch_failures
+from nalu_ray.sweep.ray.tensorboard import Curves
+from nalu_ray.sweep.ray.worker import Slot
+from nalu_ray.sweep.scratch import MARK, scratch
+from nalu_ray.sweep.trial import STATE_SECONDS, Report, Trial, TrialSpec
+
+TUNE = ".tune"  # its own folder, below the results
+RETRIES = 3
+REPORTS_A_SECOND = 100  # of all trials together: a fifth of the driver's core
+LOGGERS = {
+    "wandb": ("ray.air.integrations.wandb", "WandbLoggerCallback"),
+    "mlflow": ("ray.air.integrations.mlflow", "MLflowLoggerCallback"),
+}
+
+
+class _OfThisCommand:
+    """Tune writes what it is given to its folder, to restore it from; our board stays out of it."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class Relay(_OfThisCommand, tune.Callback):
+    """Tells the board what Tune reports, and stores what a lost worker could not."""
+
+    def __init__(self, board: Board, retries: int) -> None:
+        super().__init__(board)
+        self.retries = retries
+        self.unusable: StoreError | NodeError | None = None
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.board.tick()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.board.started(trial.trial_id, _spec(trial))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        report = Report(
+            step=result["step"],
+            steps=result["steps"],
+            shown=result["shown"],
+            seconds=result["seconds"],
+            resumed=result["resumed"],
+            done=result[DONE],
+            failed=dict(result["failed"]),
+            messages=tuple(result["messages"]),
+        )
+        self.board.report(trial.trial_id, _spec(trial), report)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.board.resumed(trial.trial_id, _spec(trial), describe(failure()))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        spec = _spec(trial)
+        _, step = self.board.running.get(trial.trial_id, (spec, 0))
+        gone, error = Trial(spec), failure()
+        try:
+            if isinstance(error, StoreError | NodeError):  # of its node: the seeds are well
+                raise error
+            reason = oom.reason(spec, error) or describe(error)
+            gone.fail_with(f"{reason} (retries: {self.retries})", step)
+        except (StoreError, NodeError) as found:
+            self.unusable = found
+            gone.failed = dict.fromkeys(spec.seeds, str(found))
+        report = Report(step, spec.steps, done=True, failed=gone.failed)
+        self.board.report(trial.trial_id, spec, report)
+
+
+class Ending(_OfThisCommand, tune.Stopper):
+    """Ends the sweep once a node cannot be used or, if asked for, a seed has failed."""
+
+    def __init__(self, relay: Relay, fail_fast: bool) -> None:
+        super().__init__(relay.board)
+        self.relay, self.fail_fast = relay, fail_fast
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        failed = self.fail_fast and self.board.seeds_failed > 0
+        return failed or self.relay.unusable is not None
+
+
+def run(
+    plan: Plan,
+    board: Board,
+    store: Store,
+    *,
+    fail_fast: bool = False,
+    max_concurrent: int | None = None,
+    loggers: Sequence[str] = (),
+    retries: int = RETRIES,
+    state_seconds: float = STATE_SECONDS,
+) -> str | None:
+    """Runs every trial of a plan on the Ray that this process is connected to.
+
+    Args:
+        plan: what to run.
+        board: what is told how far it is.
+        store: where the rows go; Tune's own folder lies beside them until the end.
+        fail_fast: stop after the first seed that failed.
+        max_concurrent: most trials at a time.
+        loggers: ``tensorboard``, and names of :data:`LOGGERS`.
+        retries: times that a trial whose worker is lost starts again, from its last state.
+        state_seconds: least time between two states of a trial.
+
+    Returns:
+        Where the curves for TensorBoard are; none if they were not asked for.
+
+    Raises:
+        StoreError: rows can no longer be written, and a trial was tried again in vain.
+        ConfigError: a node that came later runs other code, or does not see the results folder.
+    """
+    watch_failures()
+    relay = Relay(board, retries)
+    callbacks = [relay, *(_logger(kind, plan) for kind in loggers if kind in LOGGERS)]
+    curves = Curves(plan, store) if "tensorboard" in loggers else None
+    callbacks += [curves] if curves else []
+    with scratch(store, TUNE) as name:
+        run_config = tune.RunConfig(
+            name=name,
+            storage_path=f"{store.root}/{TUNE}",
+            storage_filesystem=store.filesystem,
+            failure_config=tune.FailureConfig(max_failures=retries),
+            callbacks=callbacks,
+            stop=Ending(relay, fail_fast),
+            verbose=0,
+        )
+        place = {"mark": f"{TUNE}/{name}/{MARK}", "code": code_digest()}
+        specs = [{**spec.model_dump(mode="json"), **place} for spec in plan.trials]
+        space = {
+            "spec": tune.grid_search(specs),
+            "state_seconds": state_seconds,
+            "report_seconds": report_seconds(plan.slots),
+        }
+        config = _tune_config(max_concurrent)
+        tuner = tune.Tuner(Slot, param_space=space, tune_config=config, run_config=run_config)
+        with _storage_errors(relay, store):
+            tuner.fit()
+    if curves is None:
+        return None
+    curves.finish()
+    return curves.place
+
+
+def report_seconds(running: int) -> float:
+    """Returns the least time between two reports of a trial, where so many run at a time."""
+    return max(1.0, running / REPORTS_A_SECOND)
+
+
+@contextlib.contextmanager
+def _storage_errors(relay: Relay, store: Store) -> Iterator[None]:
+    """Raises what a trial, or Tune for its own files, met where nothing can be written."""
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as found:  # where trials cannot write, Tune cannot end well either
+        if relay.unusable is None and not isinstance(found, OSError):
+            raise
+        error = found
+    text = "what was finished before is stored; once this works again, the same command goes on"
+    if isinstance(relay.unusable, NodeError):
+        raise ConfigError([f"{_last_line(relay.unusable)}; {text}"])
+    if relay.unusable or error:
+        what = f"cannot write {store.root}: {error}"
+        raise StoreError(f"{_last_line(relay.unusable) if relay.unusable else what}; {text}")
+
+
+def _last_line(error: Exception) -> str:
+    """Returns an error's text without the tracebacks that Ray puts before it."""
+    return re.sub(r"^[\w.]*Error: ", "", str(error).strip().splitlines()[-1])
+
+
+def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:
+    return tune.TuneConfig(
+        reuse_actors=True,
+        max_concurrent_trials=max_concurrent,
+        trial_name_creator=lambda trial: _spec(trial).label,
+        trial_dirname_creator=_folder_name,
+    )
+
+
+def _logger(kind: str, plan: Plan) -> Any:
+    module, name = LOGGERS[kind]
+    arguments = {
+        "wandb": {"project": "nalu_ray", "group": plan.task.name},
+        "mlflow": {"experiment_name": f"nalu_ray {plan.task.name}"},
+    }
+    return getattr(importlib.import_module(module), name)(**arguments[kind])
+
+
+def _spec(trial: Any) -> TrialSpec:
+    return TrialSpec.model_validate(trial.config["spec"])
+
+
+def _folder_name(trial: Any) -> str:
+    return f"{re.sub(r'[^A-Za-z0-9=.,+-]+', '_', _spec(trial).label)[:120]}_{trial.trial_id}"

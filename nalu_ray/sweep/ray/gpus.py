@@ -1,0 +1,50 @@
+"""What a trial takes of a GPU's memory, measured on one before a sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+
+from nalu_ray.config import ConfigError
+from nalu_ray.sweep.trial import Trial, TrialSpec
+
+WAIT_SECONDS = 1800  # a node with a GPU may have to be started first
+
+
+def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
+    """Runs a trial from its start up to its first figures on a GPU of its own; stores nothing.
+
+    Returns:
+        Bytes taken, with what CUDA itself takes, and bytes that the GPU has.
+
+    Raises:
+        ConfigError: torch sees no GPU there, or the trial fails on it.
+    """
+    whole = spec.model_copy(update={"gpus": 1.0})
+    run = ray.remote(max_retries=1, max_calls=1)(_measure)
+    asked = run.options(
+        name=f"memory of {spec.label}", num_cpus=spec.share, num_gpus=1, memory=spec.memory or None
+    )
+    try:
+        found: tuple[int, int] = ray.get(asked.remote(whole.model_dump()), timeout=WAIT_SECONDS)
+    except ray.exceptions.RayError as error:
+        last = str(error).strip().splitlines()[-1]
+        raise ConfigError(
+            [f"--gpus-per-trial auto: {spec.label} cannot be measured: {last}; give a number"]
+        ) from error
+    return found
+
+
+def _measure(spec: dict[str, Any]) -> tuple[int, int]:
+    import torch  # noqa: PLC0415 (there, not here)
+
+    if not torch.cuda.is_available():
+        raise RuntimeError("torch sees no GPU here")
+    trial = Trial(TrialSpec.model_validate(spec))
+    trial.start(resume=False)  # evaluation, after a few steps too, may take more than training
+    while not (progress := trial.advance()).shown and progress.step < progress.steps:
+        pass
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    return total - free, total

@@ -1,0 +1,120 @@
+"""Checks of every node before a sweep: the same code as here, and a results folder that it sees."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from nalu_ray.config import ConfigError
+from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.node import SHARED
+
+PROBE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a node answers.
+
+    Attributes:
+        version: of the package there.
+        code: digest of its source, whatever the checkout's history says.
+        sees: whether it has the file that was asked for.
+    """
+
+    version: str
+    code: str
+    sees: bool
+
+
+def check_nodes(store: Store, task: str) -> None:
+    """Makes sure that every node runs this package and sees the results folder.
+
+    Raises:
+        ConfigError: a node does not, by name.
+    """
+    path = (
+        os.curdir
+        if store.folder is None
+        else store.write_text(task, f"probe-{uuid.uuid4().hex}", "")
+    )
+    try:
+        here = Answer(*_probe()(path))
+        answers = ask(path)
+    finally:
+        if store.folder is not None:
+            os.remove(path)
+    if mistakes := _mistakes(here, answers, store.out):
+        raise ConfigError(mistakes)
+
+
+def ask(path: str) -> list[tuple[str, Answer | str]]:
+    """Returns each node's address and what it answers, or why it does not."""
+    probe = ray.remote(num_cpus=0, max_retries=0)(_probe())
+    asked = [
+        (
+            node["NodeManagerAddress"],
+            probe.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote(path),
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    return [(address, _answer(reference)) for address, reference in asked]
+
+
+def _answer(reference: Any) -> Answer | str:
+    try:
+        return Answer(*ray.get(reference, timeout=PROBE_SECONDS))
+    except ray.exceptions.RayError as error:
+        return str(error).splitlines()[-1]
+
+
+def _probe() -> Callable[[str], tuple[str, str, bool]]:
+    """Returns what runs on a node; made here, it travels whole and needs nothing of ours there."""
+
+    def probe(path: str) -> tuple[str, str, bool]:
+        import hashlib  # noqa: PLC0415 (there, not here)
+        import importlib.util  # noqa: PLC0415
+        import pathlib  # noqa: PLC0415
+
+        import nalu_ray  # noqa: PLC0415
+
+        digest = hashlib.sha256()
+        for package in ("envs", "nalu_ray"):
+            spec = importlib.util.find_spec(package)
+            for folder in (spec and spec.submodule_search_locations) or []:
+                for file in sorted(pathlib.Path(folder).rglob("*.py")):
+                    name = file.relative_to(folder).as_posix().encode()
+                    digest.update(name + b"\0" + file.read_bytes())
+        return nalu_ray.__version__, digest.hexdigest()[:12], pathlib.Path(path).exists()
+
+    return probe
+
+
+def _mistakes(here: Answer, answers: Iterable[tuple[str, Answer | str]], out: str) -> list[str]:
+    found = []
+    for address, answer in answers:
+        if isinstance(answer, str):
+            found.append(f"node {address} cannot run trials: {answer}")
+            continue
+        if answer.version != here.version:
+            found.append(
+                f"node {address} has nalu_ray {answer.version}, this command {here.version}: "
+                "install the same version on every node"
+            )
+        elif answer.code != here.code:
+            found.append(
+                f"node {address} has other code (digest {answer.code}) of nalu_ray "
+                f"{answer.version} than this command ({here.code}): copy one state of it to all"
+            )
+        if not answer.sees:
+            found.append(f"node {address} does not see {out}: {SHARED}")
+    return found

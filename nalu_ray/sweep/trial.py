@@ -1,0 +1,261 @@
+"""One trial: a setting with a block of seeds, from start to stored rows. Knows nothing of Ray.
+
+The trial writes its own rows, wherever it runs: what is finished is stored even when the command
+that asked for it is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import logging
+import re
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from nalu_ray.provenance import provenance
+from nalu_ray.registry import task as find_task
+from nalu_ray.results.store import states
+from nalu_ray.results.store.store import COLUMNS, COMPLETED, Store, StoreError
+from nalu_ray.sweep import oom
+from nalu_ray.sweep.trial_spec import Report, TrialSpec
+from nalu_ray.task import Progress, Run, Task
+
+log = logging.getLogger(__name__)
+
+__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec", "failed_rows"]
+
+STATE_SECONDS = 30.0
+_PASSWORD = re.compile(r"//[^/@\s]+@")
+
+
+class Trial:
+    """Runs a :class:`TrialSpec`; every way it can end leaves rows with a reason.
+
+    While it works, its state is kept beside the results every now and then: whoever runs the same
+    setting with the same seeds next goes on from there, whatever ended this one.
+
+    Args:
+        spec: what to run.
+        report_seconds: least time between two reports.
+        state_seconds: least time between two states.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        *,
+        report_seconds: float = 1.0,
+        state_seconds: float = STATE_SECONDS,
+    ) -> None:
+        self.spec = spec
+        self.report_seconds, self.state_seconds = report_seconds, state_seconds
+        self.started = time.time()
+        self.run: Run | None = None
+        self.failed: dict[int, str] = {}
+        self.made_by: dict[str, Any] = {}
+        self.resumed: dict[str, Any] = {}
+        self._before = 0.0
+        self._has_state = False
+
+    @functools.cached_property
+    def store(self) -> Store:
+        """Where rows and states go."""
+        return Store(self.spec.out, self.spec.mark)
+
+    def __iter__(self) -> Iterator[Report]:
+        """Works to the end, stores the rows and reports so. Never raises a task's error."""
+        last = Report(0, self.spec.steps)
+        try:
+            self.start()
+            for last in self._reports():
+                if last.step < last.steps:
+                    yield last
+            self.finish()
+        except Exception as error:  # a failure is a result: it is stored, and the sweep goes on
+            self.fail(error, last.step)
+        finally:
+            self._close()
+        _free_gpu(self.spec)
+        if self._has_state or self.store.folder:  # or half of one, of a process that was killed
+            states.drop(self.store, self.spec.task, self.spec.key)
+        yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
+
+    @property
+    def seconds(self) -> float:
+        """Worked so far, including what a resumed state had worked before."""
+        return self._before + time.time() - self.started
+
+    def start(self, *, resume: bool = True) -> None:
+        """Builds the run, and brings it to where its last state was taken if it is to resume."""
+        import torch  # noqa: PLC0415 (slow to load; whoever only plans does not need it)
+
+        self.started = time.time()  # a process loads torch once, for all its trials
+        torch.set_num_threads(self.spec.threads)
+        self.made_by = self._provenance()  # of the code as it is now, not when rows are written
+        self.run = self._build()
+        if not resume:
+            return
+        try:
+            state = states.load(self.store, self.spec.task, self.spec.key)
+            if state is not None:
+                self._has_state = True
+                self._resume(state)
+        except Exception as error:  # of another version, or damaged: a fresh start is always right
+            if oom.is_oom(error):  # as would a fresh one
+                raise
+            name = self.spec.label
+            log.warning("%s: its last state does not fit, starting anew: %s", name, error)
+            self._close()
+            self.resumed = {}
+            self.run = self._build()
+
+    def _build(self) -> Run:
+        import torch  # noqa: PLC0415 (as above)
+
+        task: Task[Any] = find_task(self.spec.task)
+        setting = task.setting_type.model_validate(self.spec.setting)
+        device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
+        return task.start(setting, self.spec.seeds, device)
+
+    def _resume(self, state: bytes) -> None:
+        import torch  # noqa: PLC0415 (as above)
+
+        try:
+            # on the CPU, whatever it was saved from: a run puts its parts where they belong
+            saved = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        except Exception as error:  # torch's own text recommends to run the file's code
+            path = states.path(self.store, self.spec.task, self.spec.key)
+            raise ValueError(f"{path} is cut off, or holds more than plain values") from error
+        self._running().load_state_dict(saved["run"])
+        self._before = saved["seconds"]
+        self.resumed = {"step": saved["step"], "commit": saved["commit"]}
+        if saved["commit"] != self.made_by["commit"]:
+            text = "%s: goes on from a state of other code: commit %s"
+            log.warning(text, self.spec.label, saved["commit"])
+
+    def _close(self) -> None:
+        run, self.run = self.run, None
+        if run is not None:
+            try:
+                run.close()
+            except Exception as error:  # what it did is stored, or told, already
+                log.warning("%s: cannot be closed: %s", self.spec.label, error)
+
+    def advance(self) -> Progress:
+        """Works up to the next report of the run."""
+        return self._running().advance()
+
+    def finish(self) -> pd.DataFrame:
+        """Stores the rows of a run that came to its end and returns them."""
+        run = self._running()
+        rows = run.rows()
+        final = rows[rows["metric"] == COMPLETED]
+        if sorted(final["seed"]) != sorted(self.spec.seeds):
+            raise RuntimeError("the run did not give each seed one 'completed' row")
+        self._write(rows, run.files())
+        bad = final[final["value"] != 1.0]
+        self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
+        return rows
+
+    def fail(self, error: BaseException, step: int) -> None:
+        """Stores a failed row for each seed, and the traceback beside them."""
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
+        traceback.clear_frames(error.__traceback__)  # they hold what may have been too much
+        self._close()
+        path = self.store.write_text(self.spec.task, name, text)
+        what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
+        self.fail_with(f"{what} (traceback: {path})", step)
+
+    def fail_with(self, reason: str, step: int) -> None:
+        """Stores a failed row for each seed."""
+        self._write(failed_rows(self.spec.seeds, step, reason))
+        self.failed = dict.fromkeys(self.spec.seeds, reason)
+
+    def _running(self) -> Run:
+        if self.run is None:
+            raise RuntimeError("start() first")
+        return self.run
+
+    def _reports(self) -> Iterator[Report]:
+        reported = saved = time.monotonic()
+        while True:
+            progress = self.advance()
+            if progress.step >= progress.steps:
+                yield self._report(progress)
+                return
+            now = time.monotonic()
+            if now - reported < self.report_seconds:
+                continue
+            if now - saved >= self.state_seconds:
+                self._save(progress.step)
+                saved = now
+            yield self._report(progress)
+            reported = now
+
+    def _report(self, progress: Progress) -> Report:
+        first = int(self.resumed.get("step", 0))
+        return Report(progress.step, progress.steps, progress.shown, self.seconds, first)
+
+    def _save(self, step: int) -> None:
+        import torch  # noqa: PLC0415 (as above)
+
+        buffer = io.BytesIO()
+        about = {"seconds": self.seconds, "step": step, "commit": self.made_by["commit"]}
+        torch.save({"run": self._running().state_dict(), **about}, buffer)
+        try:
+            spec = self.spec
+            states.save(
+                self.store,
+                spec.task,
+                spec.key,
+                buffer.getvalue(),
+                setting_id=spec.setting_id,
+                seeds=spec.seeds,
+            )
+            self._has_state = True
+        except StoreError as error:  # the run itself is well
+            log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
+
+    def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
+        manifest = {
+            "spec": _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"})),
+            "seconds": self.seconds,
+            "started": self.started,
+            "resumed": self.resumed,
+            **(self.made_by or self._provenance()),
+        }
+        key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
+        self.store.write(self.spec.setting, key, rows, manifest, beside)
+
+    def _provenance(self) -> dict[str, Any]:
+        found = provenance()
+        # a node of a cluster holds the code without its history
+        return found if found["commit"] is not None else {**found, "commit": self.spec.commit}
+
+
+def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
+    """Returns one ``completed = 0`` row a seed."""
+    # an error's text may hold what is no Unicode: part of a file name, say
+    reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
+    rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
+    columns = [name for name in COLUMNS if name not in ("task", "setting_id")]
+    return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)
+
+
+def _free_gpu(spec: TrialSpec) -> None:
+    if spec.gpus:  # the next trial of this GPU may be another process's
+        import torch  # noqa: PLC0415 (as above)
+
+        torch.cuda.empty_cache()
+
+
+def _without_passwords(values: dict[str, Any]) -> dict[str, Any]:
+    hide = ("out", "command")
+    return {**values, **{name: _PASSWORD.sub("//***@", values[name]) for name in hide}}

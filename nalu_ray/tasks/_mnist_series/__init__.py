@@ -1,0 +1,1 @@
+"""What MNIST counting and addition share."""

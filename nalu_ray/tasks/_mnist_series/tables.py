@@ -1,0 +1,123 @@
+"""Tables and figures that MNIST counting and addition share."""
+
+from __future__ import annotations
+
+from nalu_ray.results.specs import FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.tasks._mnist_series.network import LENGTHS
+from nalu_ray.tasks._models import MODELS
+
+RULE = Selection(metric="mae", split="validation")
+PROBLEM = ("length", "test_images")
+HALVED = (
+    "The published errors are twice the usual ones, as constant predictors show (docs/mnist.md): "
+    "each stands as printed, then halved."
+)
+# published errors that contradict each other, by model and length (docs/mnist.md)
+IMPOSSIBLE = {
+    "counting": (("rnn_relu", 100), ("rnn_relu", 1000), ("nac", 100), ("nac", 1000)),
+    "addition": (("rnn_relu", 10), ("rnn_relu", 100), ("nac", 100), ("nac", 1000)),
+}
+DOUBT = (
+    "cannot come from one set of runs, as the mean absolute error (Table 2) is larger than the "
+    "root of the mean squared error (Table 10)"
+)
+ERRORS = {"mae": "mean absolute error", "mse": "mean squared error"}
+
+
+def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
+    """Returns Tables 2 and 10, a task's half of each, and the share of exact answers.
+
+    Args:
+        task: ``counting`` or ``addition``, as the published columns start.
+        noun: what the answers are called.
+    """
+    accuracy = {
+        f"{task}_classification": Measure(
+            metric="accuracy",
+            split="test",
+            label="classification",
+            scale=100,
+            format=".2f",
+            better="higher",
+        )
+    }
+    found = [
+        TableSpec(
+            name=f"mnist_{task}_{metric}",
+            number=number,
+            caption=f"MNIST {task}: percent of single digits recognised, and {error} of the {noun} "
+            f"on series of test digits, by their length. {HALVED}",
+            rows=MODELS,
+            measures=accuracy
+            | {
+                f"{task}_{metric}_{length}": Measure(
+                    metric=f"{metric}_{length}",
+                    split="test",
+                    label=f"{metric.upper()} at {length}",
+                    format=".3g",
+                    published_scale=0.5,
+                )
+                for length in LENGTHS[1:]
+            },
+            layout="columns",
+            selection=RULE,
+            doubtful=tuple((row, f"{task}_{metric}_{length}") for row, length in IMPOSSIBLE[task]),
+            doubt=DOUBT,
+            problem=PROBLEM,
+        )
+        for metric, number, error in (("mae", 2, ERRORS["mae"]), ("mse", 10, ERRORS["mse"]))
+    ]
+    exact = TableSpec(
+        name=f"mnist_{task}_exact",
+        caption=f"MNIST {task}: percent of series whose {noun} are right once rounded.",
+        rows=MODELS,
+        measures={
+            f"exact_{length}": Measure(
+                metric=f"exact_{length}",
+                split="test",
+                label=f"at {length}",
+                scale=100,
+                better="higher",
+            )
+            for length in LENGTHS
+        },
+        layout="columns",
+        selection=RULE,
+        problem=PROBLEM,
+    )
+    return (*found, exact)
+
+
+def figures(task: str) -> tuple[FigureSpec, ...]:
+    """Returns the error by length of series, and while training."""
+    return (
+        FigureSpec(
+            name=f"mnist_{task}_length",
+            caption="Error against the length of the series; networks were trained at 10.",
+            metric="absolute_error",
+            split="test",
+            lines=MODELS,
+            statistic="median",
+            selection=RULE,
+            x_label="digits in a series",
+            y_label="mean absolute error",
+            log_x=True,
+            log_y=True,
+            select_step=True,
+            problem=PROBLEM,
+        ),
+        FigureSpec(
+            name=f"mnist_{task}_learning",
+            caption="Error on series of 1000 test digits while training on series of 10.",
+            metric="mae_1000",
+            split="test",
+            x="step",
+            lines=MODELS,
+            statistic="median",
+            selection=RULE,
+            x_label="training step",
+            y_label="mean absolute error",
+            log_y=True,
+            problem=PROBLEM,
+        ),
+    )

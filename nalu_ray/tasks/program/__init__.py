@@ -1,0 +1,134 @@
+"""Program evaluation (section 4.4, appendix E): read a program, give its result.
+
+Two variants: sums of two numbers, and programs of +, - and conditional expressions such as
+``( 31 + 4 ) if 15 < 92 else 65``. A network reads a token a step, each number whole beside the
+one-hot symbol, and after the last gives the result. Trained with numbers of up to two digits, asked
+for two, three and four.
+
+The NALU is configured by an LSTM: its weights and gate are functions of the LSTM's state at each
+step (cell ``nalu_lstm``).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.seeding import Streams
+from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.tasks.program.data import FEATURES, encode
+from nalu_ray.tasks.program.network import (
+    ProgramNetwork,
+    ProgramSetting,
+    matching_digits,
+    programs,
+    root_mean_square,
+)
+from nalu_ray.training.metrics import mean_over_examples
+
+SPLITS = {"interpolation": "train", "validation": "validation", "test": "test"}  # Figures 4, 6
+DIGITS = "Train, validation and test: numbers of 2, 3 and 4 digits unless said otherwise."
+METRICS = {"digits": "matching digits", "exact": "exact"}
+PROBLEM = ("variant", "nesting", "train_digits", "validation_digits", "test_digits")
+MODELS = Axis(
+    field="layer",
+    labels={"lstm": "LSTM", "ugrnn": "UGRNN", "dnc": "DNC", "nalu_lstm": "NALU (LSTM)"},
+)
+VARIANTS = Axis(
+    field="variant",
+    labels={"addition": "Addition (Figure 6)", "program": "Programs (Figure 4)"},
+)
+# three digits are extrapolation too, so they do not select, though the paper says "validation"
+RULE = Selection(metric="rmse", split="interpolation", step="last")
+_SMALLEST = 1e-12  # squared error below which the root has no gradient, rather than an infinite one
+
+
+class ProgramTask(SupervisedTask[ProgramSetting]):
+    """Section 4.4: program evaluation."""
+
+    name = "program"
+    title = "Program evaluation"
+    section = "4.4"
+    setting_type = ProgramSetting
+    axes = ("layer", "variant")
+    splits: ClassVar[tuple[str, ...]] = tuple(SPLITS)
+    tables = (
+        TableSpec(
+            name="program",
+            caption="Program evaluation: digits of the rounded result that match (right-aligned), "
+            f"and results without any error, in percent. {DIGITS}",
+            rows=MODELS,
+            measures={
+                f"{metric}_{split}": Measure(
+                    metric=metric,
+                    split=split,
+                    label=f"{label}: {shown}",
+                    statistic="mean",
+                    scale=100,
+                    better="higher",
+                )
+                for metric, label in METRICS.items()
+                for split, shown in SPLITS.items()
+            },
+            layout="columns",
+            selection=RULE,
+            problem=PROBLEM,
+        ),
+    )
+    figures = tuple(
+        FigureSpec(
+            name=f"program_{shown}",
+            number="4, 6",
+            caption=f"Program evaluation while training, on {shown} numbers. {DIGITS}",
+            metric="digits",
+            split=split,
+            x="step",
+            lines=MODELS,
+            panels=VARIANTS,
+            statistic="two_sigma",
+            selection=RULE,
+            x_label="training step",
+            y_label="share of matching digits",
+            problem=PROBLEM,
+        )
+        for split, shown in SPLITS.items()
+    )
+
+    def steps(self, setting: ProgramSetting) -> int:
+        return setting.steps
+
+    def build(self, setting: ProgramSetting) -> nn.Module:
+        return ProgramNetwork(setting)
+
+    def sample(self, setting: ProgramSetting, split: str, streams: Streams) -> Batch:
+        drawn = programs(setting, split, streams)
+        inputs = torch.from_numpy(encode(drawn)), torch.from_numpy(drawn.lengths)
+        targets = torch.from_numpy(drawn.values).float()[..., None]
+        return Batch(inputs, targets, len(streams) < len(streams.seeds))
+
+    def loss(self, setting: ProgramSetting, prediction: Tensor, target: Tensor) -> Tensor:
+        """Root of the batch's mean squared error (section 4.4), each seed its own."""
+        return super().loss(setting, prediction, target).clamp_min(_SMALLEST).sqrt()
+
+    def metrics(
+        self, setting: ProgramSetting, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        matched = matching_digits(prediction, target)
+        return {
+            "rmse": root_mean_square(prediction, target),
+            "digits": mean_over_examples(matched),
+            "exact": mean_over_examples((matched == 1).float()),
+        }
+
+    def memory(self, setting: ProgramSetting, seeds: int) -> int:
+        """The evaluation sets, and what a step of each keeps of all its tokens."""
+        tokens = 4 if setting.variant == "addition" else 8 * setting.nesting
+        examples = len(SPLITS) * setting.test_size * FEATURES
+        kept = max(2 * setting.batch, setting.test_size) * 24 * (setting.hidden + FEATURES)
+        return 4 * seeds * tokens * (examples + kept)
+
+
+TASK = ProgramTask()

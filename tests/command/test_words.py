@@ -1,0 +1,324 @@
+"""The command line: grammar, help, mistakes, plans and sweeps that are printed and not run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nalu_ray import tune
+from nalu_ray.command import request, screen
+from nalu_ray.command import words as cli
+from nalu_ray.command.words import Changes, Exit
+from nalu_ray.config import expand, load_sweep
+from nalu_ray.results.store.store import Store
+
+EXAMPLES = re.findall(r"^  (python -m nalu_ray\.tune .*)$", request.EXAMPLES, re.MULTILINE)
+
+
+def call(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, list[str]]:
+    """Runs a command; returns its exit code, what it printed and its error lines."""
+    code = tune.main(shlex.split(line))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out, err.splitlines()
+
+
+# -- grammar ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("layer=a,b", {"layer": ["a", "b"]}),
+        ("lr=1e-3,0.5", {"lr": [0.001, 0.5]}),
+        ("steps=50_000", {"steps": [50_000]}),
+        ("clip=none,1,null", {"clip": [None, 1.0, None]}),
+        ("folder=none", {"folder": ["none"]}),
+        ("folder=[x,y],z", {"folder": ["[x,y]", "z"]}),
+        ("folder=a=b", {"folder": ["a=b"]}),
+        ("lr=fast", {"lr": ["fast"]}),
+        ("unheard=1,2", {"unheard": ["1", "2"]}),
+    ],
+)
+def test_values_are_typed_as_their_field(fake: Any, word: str, values: dict[str, Any]) -> None:
+    read = Changes.read([word], fake.setting_type)
+    assert read.values == values
+    assert [list(map(type, found)) for found in read.values.values()] == [
+        list(map(type, wanted)) for wanted in values.values()
+    ]
+    assert (read.seeds, read.mistakes) == (None, [])
+
+
+def test_seeds_are_not_a_field(fake: Any) -> None:
+    assert Changes.read(["seeds=3,7"], fake.setting_type) == Changes({}, (3, 7), [])
+
+
+def test_words_that_are_no_assignment_are_all_told(fake: Any) -> None:
+    words = ["lr", "=3", "lr=", "lr=1", "lr=2", "seeds=x"]
+    told = Changes.read(words, fake.setting_type).mistakes
+    assert [line.split(":")[0].split(" is")[0] for line in told] == [
+        "'lr'",
+        "'=3'",
+        "'lr='",
+        "lr",
+        "seeds='x'",
+    ]
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+
+def test_help_shows_every_flag_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "--help")
+    assert code == Exit.DONE
+    for action in request.parser()._actions:
+        assert action.help
+        assert all(flag in out for flag in action.option_strings)
+    assert "examples:" in out
+    assert len(EXAMPLES) == 7
+
+
+def test_help_of_a_task_shows_every_field(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "fake --help")
+    assert code == Exit.DONE
+    for name, field in fake.setting_type.model_fields.items():
+        (line,) = [line for line in out.splitlines() if line.startswith(f"  {name} ")]
+        assert str(field.description) in line
+    assert re.search(r"layer +a\|b\|gamma +a +which network", out)
+    assert re.search(r"clip +float or none +none +largest norm", out)
+    assert re.search(r"lr +float +0.1 +learning rate", out)
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_examples_run(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    code, out, err = call(capsys, line.removeprefix("python -m nalu_ray.tune ") + " --dry-run")
+    assert (code, err) == (Exit.DONE, [])
+    assert "static" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_list_shows_tasks_and_presets(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "--list")
+    assert re.search(r"fake +0 +A fake task +4 +30 +\d+ +0\.0", out)
+    assert re.search(r"static +4\.1 ", out)
+    _, out, _ = call(capsys, "fake --list")
+    assert re.search(r"smoke +two settings +2 +4 +\d", out)
+    assert re.search(r"laptop +a grid +4 +30 +\d", out)
+
+
+# -- mistakes --------------------------------------------------------------------------------------
+
+
+def test_every_mistake_is_told_at_once(
+    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("")
+    line = (
+        "fake layer=gama lr=fast hiden=3 seeds=0 steps --preset lptop --cpus-per-trial -1 "
+        "--max-concurrent many --dry-rum --local --address auto --out taken"
+    )
+    code, out, err = call(capsys, line)
+    assert (code, out) == (Exit.USAGE, "")
+    assert all(line.startswith("error: ") for line in err)
+    text = "\n".join(err)
+    for words in (
+        "unknown option '--dry-rum'. Did you mean '--dry-run'?",
+        "--local and --address exclude each other",
+        "--cpus-per-trial='-1': Input should be greater than 0",
+        "--max-concurrent='many': Input should be a valid integer",
+        f"{tmp_path}/taken",
+        "unknown preset 'lptop'. Did you mean 'laptop'?",
+        "'steps': expected key=value",
+        "seeds='0'",
+        "gama",
+        "lr='fast'",
+        "unknown field 'hiden'",
+    ):
+        assert words in text
+    assert len(err) == 11
+
+
+def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = call(capsys, "fake layer=gama lr=fast hiden=3 steps")
+    assert [line.removeprefix("error: ").split(":")[0].split(".")[0] for line in err] == [
+        "'steps'",
+        "unknown field 'hiden'",
+        "layer='gama'",
+        "lr='fast'",
+    ]
+    assert "Did you mean 'gamma'?" in err[2]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", "name a task first: fake, gridworld, identity,"),
+        ("seeds=3", "name a task first"),
+        ("fak", "unknown task 'fak'. Did you mean 'fake'?"),
+        ("fak --help", "Did you mean 'fake'?"),
+        ("fake --preset", "--preset: expected one argument"),
+        ("fake --preset paper", "unknown preset 'paper'"),
+        ("--list --preset foo", "unknown preset 'foo'"),
+        ("fake --preset smke layr=a", "unknown field 'layr'"),
+        ("faek --preset smke", "unknown preset 'smke'"),
+        ("fake --config nowhere.yaml", "cannot read sweep"),
+        ("fake --cpus-per-trial 1000 --dry-run", "1e+03 CPUs (the largest node has"),
+        ("fake --gpus-per-trial 0.4", "1/n of one"),
+        ("fake --gpus-per-trial 64 --dry-run", "64 GPUs (the largest node has"),
+        ("fake hidden=1000000000 --dry-run", "GiB (the largest node has"),
+        ("fake --out nothing://x", "out=nothing://x"),
+        ("fake --wandb", "--wandb needs the package wandb: pip install 'nalu-ray[wandb]'"),
+        ("fake --mlflow --local", "--mlflow is Ray's: it does not go with --local"),
+    ],
+)
+def test_a_mistake_is_told_kindly(
+    fake: Any,
+    line: str,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find = request.importlib.util.find_spec
+    monkeypatch.setattr(
+        request.importlib.util,
+        "find_spec",
+        lambda name: None if name in ("wandb", "mlflow") else find(name),
+    )
+    code, out, err = call(capsys, line)
+    assert (code, out) == (Exit.USAGE, "")
+    assert words in "\n".join(err)
+
+
+def test_a_results_folder_that_cannot_be_written_is_refused(
+    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = call(capsys, "fake --local --out file/results")
+    assert code == Exit.USAGE
+    assert "cannot write" in err[0]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    line = f"{sys.executable} -m nalu_ray.tune --help | head -1"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+# -- printed, not run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "",
+        "layer=b lr=0.5,0.25",
+        "seeds=3,7",
+        "layer=a,b seeds=2 steps=9 clip=none,1 --seeds-per-trial 2",
+        "folder=[x,y]",
+    ],
+)
+def test_print_config_is_read_back_as_the_same_sweep(
+    fake: Any, tmp_path: Path, changes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"fake {changes}"
+    code, text, _ = call(capsys, f"{line} --print-config")
+    assert code == Exit.DONE
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    options, unknown = request.parser().parse_known_intermixed_args(shlex.split(line))
+    asked = request.read(options, unknown, [])
+    preset = load_sweep("fake", file).presets["laptop"]
+    again = expand(preset, fake.setting_type, {})
+    assert {(p.setting.id, p.seeds) for p in again} == {
+        (p.setting.id, p.seeds) for p in asked.points
+    }
+    assert preset.resources == asked.sweep.resources
+    _, once_more, _ = call(capsys, "fake --config sweep.yaml --print-config")
+    assert once_more == text
+
+
+def test_a_config_with_one_preset_need_not_be_told_which(
+    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, _ = call(capsys, "fake --preset smoke --print-config")
+    Path("sweep.yaml").write_text(text)
+    code, out, _ = call(capsys, "fake --config sweep.yaml --dry-run")
+    assert code == Exit.DONE
+    assert "fake (section 0), smoke: 2 settings, 4 seeds" in out
+
+
+def test_a_dry_run_shows_the_plan_and_touches_nothing(
+    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capsys, "fake layer=a lr=1 seeds=8 --seeds-per-trial 4 --dry-run")
+    assert (code, err, list(tmp_path.iterdir())) == (Exit.DONE, [], [])
+    head, trials, *lines = out.splitlines()
+    assert head == "fake (section 0), laptop: 1 setting, 8 seeds; 0 done before; 8 to do"
+    assert trials.startswith("2 trials, ")
+    assert lines == ["  fake a lr=1 seeds 0-3, 20 steps", "  fake a lr=1 seeds 4-7, 20 steps"]
+
+
+def test_a_dry_run_knows_what_is_done(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "fake layer=a lr=1 seeds=3 wrong=diverge --local -q")[0] == 1
+    _, out, _ = call(capsys, "fake layer=a lr=1 seeds=5 wrong=diverge --dry-run")
+    assert "5 seeds; 2 done before, 1 failed before (--rerun-failed runs them); 2 to do" in out
+
+
+def test_only_a_run_on_ray_imports_it(fake: Any, tmp_path: Path) -> None:
+    code = (
+        "import sys; from nalu_ray import tune\n"
+        "for line in sys.argv[1:]:\n"
+        "    assert tune.main(line.split()) == 0, line\n"
+        "    assert 'ray' not in sys.modules, line\n"
+    )
+    lines = ["--help", "static --help", "--list", "static --print-config", "static --dry-run"]
+    lines.append("static --preset smoke layer=nac op=add seeds=1 steps=2 --local -q")
+    subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, check=True)
+    assert len(Store(str(tmp_path / "results")).outcomes("static")) == 1
+
+
+def test_help_and_a_wrong_flag_need_neither_torch_nor_pandas_tasks() -> None:
+    code = (
+        "import sys; from nalu_ray import tune\n"
+        "assert tune.main(['--help']) == 0\n"
+        "assert not {'torch', 'ray', 'matplotlib'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [(KeyboardInterrupt(), 130), (cli.Terminated(), 143), (SystemExit(15), 143)],
+)
+def test_every_way_to_end_has_its_exit_code(raised: BaseException, code: int) -> None:
+    def command() -> int:
+        raise raised
+
+    assert cli.guarded(command) == code
+
+
+def test_types_are_shown_as_they_are_written() -> None:
+    assert screen.type_name(float | None) == "float or none"
+    assert screen.type_name(tuple[float, float]) == "float:float"
+
+
+def test_help_of_a_task_shows_types_as_a_user_writes_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = call(capsys, "static --help")
+    assert code == Exit.DONE
+    assert not any(words in out for words in ("FieldInfo", "typing.", "0x", "Annotated"))
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "float:float" in rows["train_range"]
+    assert "float or str:..." in rows["gate_init"]
+    assert "name:int or float or str;..." in rows["options"]

@@ -1,0 +1,84 @@
+"""What nodes answer, and what is made of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from nalu_ray import __version__
+from nalu_ray.config import ConfigError
+from nalu_ray.provenance import code_digest
+from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.ray import nodes
+from nalu_ray.sweep.ray.nodes import Answer, check_nodes
+
+HERE = Answer(*nodes._probe()("/"))
+
+
+def check(
+    monkeypatch: pytest.MonkeyPatch, out: Path, *answers: Answer | str, sees: bool = True
+) -> list[str]:
+    """Returns the mistakes found where each node gives one of the answers."""
+
+    def ask(path: str) -> list[tuple[str, Answer | str]]:
+        assert Path(path).exists() == sees
+        return [(f"10.0.0.{i}", answer) for i, answer in enumerate(answers)]
+
+    monkeypatch.setattr(nodes, "ask", ask)
+    try:
+        check_nodes(Store(str(out)), "fake")
+    except ConfigError as error:
+        return error.messages
+    finally:
+        assert not list((out / "fake").glob("probe*"))
+    return []
+
+
+def test_nodes_like_this_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert HERE.version == __version__
+    assert HERE.code == code_digest()
+    assert HERE.sees
+    assert check(monkeypatch, tmp_path, HERE, HERE) == []
+
+
+def test_every_node_that_differs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mistakes = check(
+        monkeypatch,
+        tmp_path,
+        HERE,
+        Answer("0.0.9", "abc", True),
+        Answer(__version__, "abc", True),
+        Answer(__version__, HERE.code, False),
+        "ModuleNotFoundError: No module named 'nalu_ray'",
+        Answer("0.0.9", "abc", False),
+    )
+    assert mistakes == [
+        f"node 10.0.0.1 has nalu_ray 0.0.9, this command {__version__}: install the same version "
+        "on every node",
+        f"node 10.0.0.2 has other code (digest abc) of nalu_ray {__version__} than this command "
+        f"({HERE.code}): copy one state of it to all",
+        f"node 10.0.0.3 does not see {tmp_path}: rows are written where trials run, so --out must "
+        "be a shared folder or a URI such as s3://bucket/results",
+        "node 10.0.0.4 cannot run trials: ModuleNotFoundError: No module named 'nalu_ray'",
+        f"node 10.0.0.5 has nalu_ray 0.0.9, this command {__version__}: install the same version "
+        "on every node",
+        f"node 10.0.0.5 does not see {tmp_path}: rows are written where trials run, so --out must "
+        "be a shared folder or a URI such as s3://bucket/results",
+    ]
+
+
+def test_the_digest_is_of_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "envs"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "envs", raising=False)
+    digests = [nodes._probe()("/")[1]]
+    (package / "__init__.py").write_text("x = 1")
+    digests.append(nodes._probe()("/")[1])
+    (package / "notes.txt").write_text("no code")
+    digests.append(nodes._probe()("/")[1])
+    assert digests[0] != digests[1] == digests[2]
+    assert HERE.code not in digests
