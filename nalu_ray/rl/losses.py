@@ -50,18 +50,23 @@ def vtrace(
     ratio = (
         torch.ones_like(rewards) if log_ratio is None else log_ratio.exp().clamp(max=config.clip)
     )
-    discount = config.gamma * (1 - done)
-    errors = ratio * (rewards + discount * values[1:] - values[:-1])
-    carry = discount * config.lam * ratio
+    over = done != 0
+
+    def discounted(ahead: Tensor) -> Tensor:
+        # not a product: what comes after an episode may be infinite, and times 0 it is NaN
+        return (config.gamma * ahead).masked_fill(over, 0)
+
+    errors = ratio * (rewards + discounted(values[1:]) - values[:-1])
+    carry = config.gamma * config.lam * ratio
     targets = torch.empty_like(rewards)
     ahead = torch.zeros_like(rewards[0])
     for t in range(len(rewards) - 1, -1, -1):
-        ahead = torch.addcmul(errors[t], carry[t], ahead)
+        ahead = torch.addcmul(errors[t], carry[t], ahead.masked_fill(over[t], 0))
         targets[t] = values[t] + ahead
     following = torch.cat([targets[1:], values[-1:]])
     if config.lam < 1.0:
         following = torch.lerp(values[1:], following, config.lam)
-    advantages = ratio * (rewards + discount * following - values[:-1])
+    advantages = ratio * (rewards + discounted(following) - values[:-1])
     return targets, advantages
 
 

@@ -15,7 +15,7 @@ from nalu_ray.config import Setting
 from nalu_ray.results.specs import Selection
 from nalu_ray.results.store import networks
 from nalu_ray.training import plain
-from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.replicas import Replicas, chosen
 
 FORMAT = "nalu_ray model 1"
 ENDING = ".model.pt"
@@ -26,23 +26,33 @@ class ModelError(ValueError):
 
 
 class Keeper:
-    """Keeps each seed's parameters as they were where a rule selects; without a rule, nothing.
+    """Keeps each seed's network as it was where a rule selects; without a rule, nothing.
 
     Attributes:
         rule: which metric of which split decides, and whether its lowest or its last value does.
-        flat: the kept parameters, as in :attr:`Replicas.flat`.
+        flat, buffers: the kept parameters and buffers, as in :class:`Replicas`.
         values: the metric there, (R,); infinite until there is one.
         steps: of training done there, (R,).
     """
 
-    def __init__(self, rule: Selection | None, flat: Tensor) -> None:
+    def __init__(
+        self, rule: Selection | None, flat: Tensor, buffers: Mapping[str, Tensor] | None = None
+    ) -> None:
         self.rule = rule
         self.flat = flat.detach().clone() if rule else flat.new_empty(0, flat.shape[1])
+        self.buffers = dict(buffers or {}) if rule else {}
         self.values = torch.full((len(self.flat),), math.inf, dtype=torch.float64)
         self.steps = torch.zeros(len(self.flat), dtype=torch.int64)
 
     def see(
-        self, step: int, split: str, figures: Mapping[str, Tensor], flat: Tensor, alive: Tensor
+        self,
+        step: int,
+        split: str,
+        figures: Mapping[str, Tensor],
+        flat: Tensor,
+        alive: Tensor,
+        *,
+        buffers: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Looks at each seed's figures on a split, {metric: (R,)}, after so many steps.
 
@@ -55,15 +65,26 @@ class Keeper:
         taken &= alive
         self.values = torch.where(taken, values, self.values)
         self.steps[taken] = step
-        self.flat = torch.where(taken.to(flat.device)[:, None], flat.detach(), self.flat)
+        self.flat = chosen(taken, flat.detach(), self.flat)
+        self.buffers = {
+            name: chosen(taken, value, self.buffers[name])
+            for name, value in (buffers or {}).items()
+        }
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """Returns what :meth:`load_state_dict` goes on from."""
-        return {"flat": self.flat.clone(), "values": self.values, "steps": self.steps.clone()}
+        return {
+            "flat": self.flat.clone(),
+            "buffers": {name: value.clone() for name, value in self.buffers.items()},
+            "values": self.values,
+            "steps": self.steps.clone(),
+        }
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from a saved state."""
         self.flat = state["flat"].to(self.flat.device)
+        saved = state.get("buffers", {})
+        self.buffers = {name: saved[name].to(self.flat.device) for name in self.buffers}
         self.values, self.steps = state["values"].clone(), state["steps"].clone()
 
     def files(
@@ -74,7 +95,7 @@ class Keeper:
             return {}
         rule = {"split": self.rule.split, "metric": self.rule.metric}
         found = zip(seeds, self.steps.tolist(), self.values.tolist(), strict=True)
-        weights = replicas.parameters(self.flat)
+        weights = replicas.state(self.flat, self.buffers)
         saved = {
             "format": FORMAT,
             "task": task,

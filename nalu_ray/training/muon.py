@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from nalu_ray.training.gradients import matrix_norms
+
 MOMENTUM = 0.95
 BETAS = 0.9, 0.999
 EPSILON = 1e-8
@@ -72,7 +74,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """Makes the singular values of (R, n, m) matrices alike, about 1, by Newton and Schulz."""
     wide = matrices.shape[1] <= matrices.shape[2]
     x: Tensor = matrices if wide else matrices.mT
-    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp_min(1e-7)
+    x = (x / matrix_norms(x).clamp_min(1e-7)).to(x.dtype)
     a, b, c = COEFFICIENTS
     for _ in range(ITERATIONS):
         square = x @ x.mT

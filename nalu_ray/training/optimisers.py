@@ -50,6 +50,16 @@ def optimiser(
     return RMSprop([flat], lr=lr)
 
 
+def largest_gradient(name: OptimiserName, dtype: torch.dtype) -> float:
+    """Returns the largest magnitude in a gradient that an optimiser can make a step of.
+
+    All but SGD divide by the root of a mean of squares: where a square overflows, that is infinite
+    from then on, and the parameter stands still.
+    """
+    largest: float = torch.finfo(dtype).max
+    return largest if name == "sgd" else math.sqrt(largest)
+
+
 def schedule(
     name: ScheduleName, optimizer: Optimizer, steps: int, end: float, warmup: int = 0
 ) -> LambdaLR:

@@ -4,28 +4,36 @@ Starting a trial costs seconds and a small network's step costs mostly Python, s
 block of R seeds at once. Each seed's parameters are one row of a single (R, P) tensor; the network
 runs once under :func:`torch.func.vmap`, and the optimiser, clipping and the check for divergence
 are each one operation over the whole block. Rows never mix: seed *k* of a block gets the same
-numbers as seed *k* alone.
+numbers as seed *k* alone; :class:`Replicas` says where to the last bit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.utils._pytree import tree_map
 
 # A fused optimiser works in vectors and rounds differently in the rest that does not fill one; rows
 # of whole vectors have no rest, so a replica's numbers do not depend on its place in the block.
 ROW_MULTIPLE = 64
 
+Tensors = dict[str, Tensor]
+
 
 class Replicas:
     """R networks of one architecture, called together.
+
+    On one thread of a CPU a replica's numbers are bit for bit those of a block of its own, as
+    long as inputs are not shared and the network does not convolve; elsewhere they are equal to
+    rounding.
 
     Args:
         build: builds one network; torch's generators are seeded for each replica before it is
@@ -35,6 +43,11 @@ class Replicas:
 
     Attributes:
         flat: (R, P) leaf tensor with every replica's parameters as a row, padded with unused zeros.
+        buffers: what is not trained, (R, *shape) each by name: buffers, and parameters that
+            require no gradient. A call may change them while training, see :meth:`evaluating`.
+
+    Raises:
+        TypeError: parameters are complex, or not of one type.
     """
 
     def __init__(
@@ -45,21 +58,31 @@ class Replicas:
     ) -> None:
         keep_freed_memory()
         modules = [_seeded(build, seed) for seed in init_seeds]
-        stacked, buffers = stack_module_state(modules)
+        parameters, buffers = stack_module_state(modules)
+        trained = {name: value for name, value in parameters.items() if value.requires_grad}
+        _check_types(trained)
+        untrained = {name: value for name, value in parameters.items() if name not in trained}
         self.module = modules[0].to(device)
-        self.names = list(stacked)
-        self.shapes = [tensor.shape[1:] for tensor in stacked.values()]
+        self.names = list(trained)
+        self.shapes = [tensor.shape[1:] for tensor in trained.values()]
         self.sizes = [shape.numel() for shape in self.shapes]
-        rows = [tensor.detach().reshape(len(modules), -1) for tensor in stacked.values()]
+        rows = [tensor.detach().reshape(len(modules), -1) for tensor in trained.values()]
         used = sum(self.sizes)
         rows.append(torch.zeros(len(modules), -(used + 1) % ROW_MULTIPLE + 1))
         self.sizes.append(rows[-1].shape[1])
         self.flat = torch.cat(rows, dim=1).to(device).requires_grad_()
-        self.buffers = {name: buffer.to(device) for name, buffer in buffers.items()}
+        self.buffers: Tensors = {
+            name: tensor.detach().to(device) for name, tensor in (untrained | buffers).items()
+        }
+        self._saved = _saved_names(self.module)
+        self._evaluating = False
         # under vmap a convolution loses the layout that makes it fast; other networks keep to vmap,
         # whose sums have the same order whatever the number of seeds
         convolves = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
         self._as_one = convolves and len(modules) == 1
+        # a product of one matrix is another routine's than one of several, and rounds otherwise:
+        # a lone seed is computed twice
+        self._twice = len(modules) == 1 and not convolves and self.flat.device.type == "cpu"
 
     def __len__(self) -> int:
         return self.flat.shape[0]
@@ -70,7 +93,7 @@ class Replicas:
         With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...). A network
         that returns several tensors gives them all, each with R in front.
         """
-        return self._over_seeds(self._single, self.parameters() | self.buffers, inputs, shared)
+        return self._run(self.module, "", inputs, shared)
 
     def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
         """Runs one submodule of every replica, as :meth:`__call__` runs them whole.
@@ -79,20 +102,23 @@ class Replicas:
             name: of the submodule, as in ``network.get_submodule(name)``.
             inputs, shared: as in a call.
         """
-        prefix, module = f"{name}.", self.module.get_submodule(name)
-        state = {
-            key.removeprefix(prefix): tensor
-            for key, tensor in (self.parameters() | self.buffers).items()
-            if key.startswith(prefix)
-        }
+        return self._run(self.module.get_submodule(name), f"{name}.", inputs, shared)
 
-        def call(own: dict[str, Tensor], given: tuple[Tensor, ...]) -> Any:
-            return functional_call(module, own, given)
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Puts every network into evaluation mode; what it does to its buffers is forgotten."""
+        modes = [(part, part.training) for part in self.module.modules()]
+        self.module.eval()
+        self._evaluating = True
+        try:
+            yield
+        finally:
+            self._evaluating = False
+            for part, mode in modes:
+                part.training = mode
 
-        return self._over_seeds(call, state, inputs, shared)
-
-    def parameters(self, flat: Tensor | None = None) -> dict[str, Tensor]:
-        """Returns the stacked parameters by name, (R, *shape) each, as views of :attr:`flat`.
+    def parameters(self, flat: Tensor | None = None) -> Tensors:
+        """Returns the trained parameters by name, (R, *shape) each, as views of :attr:`flat`.
 
         Args:
             flat: another (R, P) tensor, laid out alike, that is read in its place.
@@ -102,33 +128,90 @@ class Replicas:
         triples = zip(self.names, parts[:-1], self.shapes, strict=True)
         return {name: _shaped(part, shape) for name, part, shape in triples}
 
-    def replica(self, index: int) -> dict[str, Tensor]:
-        """Returns one replica's state dict, as a copy."""
-        return {name: tensor[index].detach().clone() for name, tensor in self.parameters().items()}
+    def state(self, flat: Tensor | None = None, buffers: Tensors | None = None) -> Tensors:
+        """Returns what a network's ``state_dict()`` has, (R, *shape) each.
 
-    def _single(self, own: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
-        return functional_call(self.module, own, inputs)
+        Args:
+            flat, buffers: laid out as :attr:`flat` and :attr:`buffers`, read in their place.
+        """
+        known = self.parameters(flat) | (self.buffers if buffers is None else buffers)
+        return {saved: known[name].detach() for saved, name in self._saved.items()}
+
+    def replica(self, index: int) -> Tensors:
+        """Returns one replica's state dict, as a copy."""
+        return {name: tensor[index].clone() for name, tensor in self.state().items()}
+
+    def put_back(self, rows: Tensor, flat: Tensor, buffers: Tensors) -> None:
+        """Gives some replicas, (R,) of bool, what they had before."""
+        with torch.no_grad():
+            self.flat.copy_(chosen(rows, flat, self.flat))
+        self.buffers = {
+            name: chosen(rows, buffers[name], value) for name, value in self.buffers.items()
+        }
+
+    def load(self, flat: Tensor, buffers: Tensors) -> None:
+        """Goes on from saved parameters and buffers.
+
+        Raises:
+            ValueError: they are another network's.
+        """
+        if flat.shape != self.flat.shape or buffers.keys() != self.buffers.keys():
+            raise ValueError(
+                f"saved of another network: {tuple(flat.shape)} parameters and the buffers "
+                f"{sorted(buffers)}, where there are {tuple(self.flat.shape)} and "
+                f"{sorted(self.buffers)}"
+            )
+        device = self.flat.device
+        with torch.no_grad():
+            self.flat.copy_(flat)
+        self.buffers = {name: value.to(device).clone() for name, value in buffers.items()}
+
+    def _run(self, module: nn.Module, prefix: str, inputs: Sequence[Tensor], shared: bool) -> Any:
+        """Calls a module with each seed's own state, and keeps what it made of its buffers."""
+        own = (_below(prefix, self.parameters()), _below(prefix, self.buffers))
+
+        def call(weights: Tensors, buffers: Tensors, given: tuple[Tensor, ...]) -> tuple[Any, ...]:
+            state = weights | buffers
+            result = functional_call(module, state, given)
+            # functional_call puts there what the module has assigned to its buffers
+            return result, {name: state[name] for name in buffers}
+
+        result, buffers = self._over_seeds(call, own, inputs, shared)
+        if not self._evaluating:
+            # a new dictionary: who holds the present one has what was before this call
+            moved = {f"{prefix}{name}": value.detach() for name, value in buffers.items()}
+            self.buffers = self.buffers | moved
+        return result
 
     def _over_seeds(
         self,
         call: Callable[..., Any],
-        state: dict[str, Tensor],
+        own: tuple[Tensors, Tensors],
         inputs: Sequence[Tensor],
         shared: bool,
     ) -> Any:
-        """Calls with each seed's own state."""
+        weights, buffers = own
         if self._as_one:
-            own = {name: tensor[0] for name, tensor in state.items()}
-            return _stacked(call(own, tuple(tensor[0] for tensor in inputs)))
+            lone = ({name: value[0] for name, value in part.items()} for part in (weights, buffers))
+            mine, kept = lone
+            kept = {name: value.clone() for name, value in kept.items()}
+            return _mapped(lambda x: x[None], call(mine, kept, tuple(x[0] for x in inputs)))
         if shared:
             inputs = [tensor.squeeze(0) for tensor in inputs]
-        return vmap(call, in_dims=(0, None if shared else 0))(state, tuple(inputs))
+        if self._twice:
+            weights = {name: value.expand(2, *value.shape[1:]) for name, value in weights.items()}
+            buffers = {name: _doubled(value) for name, value in buffers.items()}
+            inputs = inputs if shared else [_doubled(tensor) for tensor in inputs]
+        else:  # a module may change its buffers in place
+            buffers = {name: value.clone() for name, value in buffers.items()}
+        axes = (0, 0, None if shared else 0)
+        results = vmap(call, in_dims=axes)(weights, buffers, tuple(inputs))
+        return _mapped(lambda x: x[:1], results) if self._twice else results
 
 
-def clip_rows(gradient: Tensor, norm: float) -> None:
-    """Scales each replica's gradient to at most ``norm`` in place, (R, P); others are untouched."""
-    lengths = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-    gradient.mul_(norm / lengths.clamp_min(norm))
+def chosen(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """Returns ``yes`` in the rows, (R,) of bool, and ``no`` in the others, (R, ...) each."""
+    return torch.where(rows.to(no.device).view(-1, *[1] * (no.dim() - 1)), yes, no)
 
 
 @functools.cache
@@ -149,8 +232,46 @@ def keep_freed_memory() -> None:
         return
 
 
-def _stacked(result: Any) -> Any:
-    return result[None] if torch.is_tensor(result) else tuple(map(_stacked, result))
+def _check_types(trained: Tensors) -> None:
+    for name, tensor in trained.items():
+        if tensor.is_complex():
+            raise TypeError(
+                f"parameter {name} is {_type(tensor)}; seeds are stacked as real numbers: make its "
+                "real and imaginary parts parameters, and torch.complex of them in forward"
+            )
+    if len({tensor.dtype for tensor in trained.values()}) > 1:
+        types = ", ".join(f"{name} {_type(tensor)}" for name, tensor in trained.items())
+        raise TypeError(f"parameters must be of one type, got {types}")
+
+
+def _type(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _saved_names(module: nn.Module) -> dict[str, str]:
+    """By each name in the state dict, the first name of the same tensor."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    first = {id(tensor): name for name, tensor in named}
+    saved = module.state_dict(keep_vars=True).items()
+    return {name: first[id(tensor)] for name, tensor in saved if id(tensor) in first}
+
+
+def _below(prefix: str, tensors: Tensors) -> Tensors:
+    if not prefix:
+        return tensors
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    return torch.cat([tensor, tensor])
+
+
+def _mapped(change: Callable[[Tensor], Tensor], result: Any) -> Any:
+    return tree_map(lambda value: change(value) if torch.is_tensor(value) else value, result)
 
 
 def _shaped(part: Tensor, shape: torch.Size) -> Tensor:

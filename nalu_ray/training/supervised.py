@@ -16,8 +16,9 @@ from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch, Progress, SupervisedTask
 from nalu_ray.training.checkpoints import Keeper
 from nalu_ray.training.fields import SupervisedSetting
-from nalu_ray.training.optimisers import optimiser, schedule
-from nalu_ray.training.replicas import Replicas, clip_rows
+from nalu_ray.training.gradients import all_usable, clip_rows, usable
+from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
+from nalu_ray.training.replicas import Replicas, Tensors
 
 COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
 # between evaluations that are far apart, to say how far it is and to have its state kept
@@ -27,8 +28,9 @@ PAUSE_SECONDS = 10.0
 class SupervisedRun:
     """Trains a block of seeds of one setting; see :class:`nalu_ray.task.Run`.
 
-    A seed whose loss or gradient stops being finite is frozen there: its parameters stay as they
-    were before that step, its last row says at which step, and the others go on unharmed.
+    A seed whose loss or gradient stops being finite, or whose gradient its optimiser cannot square,
+    is frozen there: its parameters and buffers stay as they were before that step, its last row
+    says at which step, and the others go on unharmed.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class SupervisedRun:
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
         )
         self.streams = Streams(task.name, seeds, "train", shared=setting.shared_inputs)
-        self.keeper = Keeper(task.keep, flat)
+        self.keeper = Keeper(task.keep, flat, self.replicas.buffers)
         self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
         self.step = 0
         self.records: list[dict[str, Any]] = []
@@ -92,6 +94,7 @@ class SupervisedRun:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
         return {
             "flat": self.replicas.flat.detach().clone(),
+            "buffers": {name: value.clone() for name, value in self.replicas.buffers.items()},
             "optimiser": self.optimiser.state_dict(),
             "schedule": self.schedule.state_dict(),
             "streams": self.streams.state_dict(),
@@ -103,8 +106,7 @@ class SupervisedRun:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on exactly from a saved state."""
-        with torch.no_grad():
-            self.replicas.flat.copy_(state["flat"])
+        self.replicas.load(state["flat"], state.get("buffers", {}))
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
         self.streams.load_state_dict(state["streams"])
@@ -115,35 +117,37 @@ class SupervisedRun:
     # -- training ----------------------------------------------------------------------------
 
     def _train(self, until: int, seconds: float = math.inf) -> None:
-        flat, clip = self.replicas.flat, self.setting.clip
+        replicas, clip = self.replicas, self.setting.clip
+        most = largest_gradient(self.setting.optimiser, replicas.flat.dtype)
         any_diverged = bool((self.diverged >= 0).any())
         end = time.monotonic() + seconds
         while self.step < until:
+            buffers = replicas.buffers  # each call makes new ones
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
             prediction = self._predict("train", batch, self.streams)
             loss = self.task.loss(self.setting, prediction, batch.targets)
-            (gradient,) = torch.autograd.grad(loss.sum(), flat)
+            (gradient,) = torch.autograd.grad(loss.sum(), replicas.flat)
             if clip is not None:
                 clip_rows(gradient, clip)
-            if any_diverged or not _all_finite(loss, gradient):
-                any_diverged = self._freeze(loss, gradient)
-            flat.grad = gradient
-            self._update(any_diverged)
+            if any_diverged or not all_usable(loss, gradient, most):
+                any_diverged = self._freeze(usable(loss, gradient, most))
+            replicas.flat.grad = gradient
+            self._update(buffers if any_diverged else None)
             self.schedule.step()
             self.step += 1
             if time.monotonic() >= end:
                 break
 
     @torch.no_grad()
-    def _update(self, any_diverged: bool) -> None:
-        """Takes the optimiser's step, all seeds but the frozen ones."""
-        flat = self.replicas.flat
+    def _update(self, buffers: Tensors | None) -> None:
+        """Takes the optimiser's step; frozen seeds keep parameters, and buffers of before."""
+        if buffers is None:
+            self.optimiser.step()
+            return
         # a weight decay moves a row whatever its gradient
-        before = flat.clone() if any_diverged else flat
+        before = self.replicas.flat.clone()
         self.optimiser.step()
-        if any_diverged:
-            frozen = (self.diverged >= 0).to(flat.device)
-            flat.copy_(torch.where(frozen[:, None], before, flat))
+        self.replicas.put_back(self.diverged >= 0, before, buffers)
 
     def _mark_lost(self) -> None:
         """Marks seeds whose last update left parameters that are not finite."""
@@ -153,9 +157,9 @@ class SupervisedRun:
     def _predict(self, split: str, batch: Batch, streams: Streams) -> Tensor:
         return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
-    def _freeze(self, loss: Tensor, gradient: Tensor) -> bool:
-        finite = (loss.isfinite() & gradient.isfinite().all(dim=1)).cpu()
-        newly = ~finite & (self.diverged < 0)
+    def _freeze(self, sound: Tensor) -> bool:
+        """Freezes the seeds, (R,) of bool, whose gradient is not sound; says if any is frozen."""
+        newly = ~sound.cpu() & (self.diverged < 0)
         self.diverged[newly] = self.step
         return bool((self.diverged >= 0).any())
 
@@ -171,13 +175,15 @@ class SupervisedRun:
 
     @torch.no_grad()
     def _evaluate(self) -> None:
+        flat, buffers, alive = self.replicas.flat, self.replicas.buffers, self.diverged < 0
         for split, batch in self.sets.items():
             streams = Streams(self.task.name, self.seeds, split)
-            prediction = self._predict(split, batch, streams)
+            with self.replicas.evaluating():
+                prediction = self._predict(split, batch, streams)
             figures = self.task.metrics(self.setting, split, prediction, batch.targets)
             for metric, values in figures.items():
                 self._record(split, metric, values)
-            self.keeper.see(self.step, split, figures, self.replicas.flat, self.diverged < 0)
+            self.keeper.see(self.step, split, figures, flat, alive, buffers=buffers)
             if self.step == self.setting.steps:
                 curves = self.task.curves(self.setting, split, batch, prediction)
                 for metric, (x, values) in curves.items():
@@ -211,7 +217,9 @@ class SupervisedRun:
     def _final_rows(self) -> pd.DataFrame:
         steps = [self.step if at < 0 else at for at in self.diverged.tolist()]
         reasons = [
-            None if at < 0 else f"diverged: loss or gradient not finite at step {at}"
+            None
+            if at < 0
+            else f"diverged: loss or gradient not finite, or too large to square, at step {at}"
             for at in self.diverged.tolist()
         ]
         values = [float(reason is None) for reason in reasons]
@@ -239,8 +247,3 @@ class SupervisedRun:
 def _next_stop(step: int, steps: int, evaluations: int) -> int:
     stops = (-(-steps * i // evaluations) for i in range(1, evaluations + 1))
     return next(stop for stop in stops if stop > step)
-
-
-def _all_finite(loss: Tensor, gradient: Tensor) -> bool:
-    # a sum is not finite if any term is not: one pass, no mask
-    return bool(torch.isfinite(loss.sum() + gradient.sum()))

@@ -207,3 +207,16 @@ def test_the_counter_starts_near_an_exact_count() -> None:
     assert (core.elapsed.weight > 0.97).all()
     biases = core.bias[0]
     assert (biases.min(), biases.max()) == (-10, 10)
+
+
+@pytest.mark.parametrize("lost", [torch.inf, -torch.inf, torch.nan])
+def test_a_reset_forgets_even_what_is_not_finite(core: Core, lost: float) -> None:
+    keep = ones()
+    keep[0, 1] = 0
+    results = []
+    for value in (0.0, lost):
+        start = state(core)
+        start[1] = value
+        out, last = core(*row(), keep, start)
+        results.append((out, last, *gradients(core, out, last)))
+    torch.testing.assert_close(*results, rtol=0, atol=0)

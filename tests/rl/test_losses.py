@@ -205,3 +205,16 @@ def test_entropy_is_wanted() -> None:
     assert float(parts["entropy"]) == pytest.approx(bits)
     assert logits.grad is not None
     assert logits.grad[0, 0, 0] > 0 > logits.grad[0, 0, 1]
+
+
+@pytest.mark.parametrize("lost", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("lam", [1.0, 0.9])
+def test_what_follows_an_episode_does_not_matter_whatever_it_is(lam: float, lost: float) -> None:
+    values, rewards, done, log_ratio = rollout()
+    config = LossConfig(gamma=0.9, lam=lam)
+    wanted = vtrace(values, rewards, done, log_ratio, config)
+    values[4, 0] = values[R, 1] = lost  # the episode ended at the step before
+    found = vtrace(values, rewards, done, log_ratio, config)
+    for now, before in zip(found, wanted, strict=True):
+        torch.testing.assert_close(now[:4, 0], before[:4, 0], rtol=0, atol=0)
+        torch.testing.assert_close(now[:, 1:], before[:, 1:], rtol=0, atol=0)

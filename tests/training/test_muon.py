@@ -32,6 +32,16 @@ def test_directions_stay_and_singular_values_become_alike(shape: tuple[int, int]
     assert (inner.diagonal(dim1=1, dim2=2) < 1.3).all()
 
 
+def test_matrices_whose_squares_overflow_are_made_alike_too() -> None:
+    matrices = gradients(3, (8, 5))
+    large = matrices.clone()
+    large[1] *= 1e30
+    found, wanted = orthogonal(large), orthogonal(matrices)
+    torch.testing.assert_close(found[1], wanted[1], rtol=1e-4, atol=1e-5)
+    assert torch.equal(found[[0, 2]], wanted[[0, 2]])
+    assert found.dtype == torch.float32
+
+
 def test_nothing_becomes_nothing() -> None:
     assert torch.equal(orthogonal(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 

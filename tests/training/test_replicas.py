@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from nalu_ray import layers
 from nalu_ray.training.optimisers import factor, optimiser, schedule
-from nalu_ray.training.replicas import ROW_MULTIPLE, Replicas, clip_rows
+from nalu_ray.training.replicas import ROW_MULTIPLE, Replicas
 
 SEEDS = [11, 22, 33]
 
@@ -135,7 +135,201 @@ def test_schedules_rise_then_fall_to_the_share_of_the_full_rate() -> None:
     assert rates["linear"][4] == pytest.approx(0.1 + 0.9 * 0.8)
 
 
-def test_clipping_is_per_row() -> None:
-    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    clip_rows(gradient, 1.0)
-    torch.testing.assert_close(gradient, torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+class Counting(nn.Module):
+    """Counts its calls in a buffer, in place or not; scales by a constant; keeps a mean."""
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+        self.inner = layers.build("relu", 5, 3, 2)
+        self.scale = nn.Parameter(torch.rand(2), requires_grad=False)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("fixed", torch.rand(2), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x) * self.scale + self.fixed
+        if self.in_place:
+            self.calls.add_(1)
+            self.mean.mul_(0.9).add_(0.1 * y.mean(0).detach())
+        else:
+            self.calls = self.calls + 1
+            self.mean = 0.9 * self.mean + 0.1 * y.mean(0)
+        return y
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("seeds", [SEEDS, SEEDS[:1]])
+def test_buffers_move_in_training_alone_as_they_would_in_each(
+    seeds: list[int], in_place: bool
+) -> None:
+    replicas = Replicas(lambda: Counting(in_place=in_place), seeds)
+    singles = [alone(partial(Counting, in_place=in_place), seed) for seed in seeds]
+    x = torch.randn(4, len(seeds), 7, 5)
+    for inputs in x[:3]:
+        before = replicas.buffers
+        kept = {name: value.clone() for name, value in before.items()}
+        replicas(inputs)
+        assert all(torch.equal(before[name], kept[name]) for name in kept)
+        with torch.no_grad():
+            for single, own in zip(singles, inputs, strict=True):
+                single(own)
+        with replicas.evaluating(), torch.no_grad():
+            assert not replicas.module.inner.training
+            replicas(x[3])
+        assert replicas.module.training
+        assert replicas.module.inner.training
+    for k, single in enumerate(singles):
+        state = replicas.replica(k)
+        assert state.keys() == single.state_dict().keys()
+        for name, value in single.state_dict().items():
+            torch.testing.assert_close(state[name], value)
+        assert state["calls"] == 3
+    assert not any(value.requires_grad for value in replicas.buffers.values())
+
+
+def test_evaluation_puts_back_what_was_in_evaluation_before() -> None:
+    replicas = Replicas(lambda: nn.Sequential(nn.Linear(2, 2), nn.Dropout().eval()), SEEDS)
+    with replicas.evaluating():
+        assert not any(part.training for part in replicas.module.modules())
+    assert [part.training for part in replicas.module.modules()] == [True, True, False]
+
+
+def test_what_requires_no_gradient_is_no_row_of_the_parameters() -> None:
+    replicas = Replicas(lambda: Counting(in_place=True), SEEDS)
+    assert "scale" not in replicas.names
+    assert replicas.buffers["scale"].shape == (3, 2)
+    assert replicas.flat.shape == (3, 64)
+
+
+def test_batch_norm_learns_its_mean_as_alone() -> None:
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+
+    replicas, x = Replicas(build, SEEDS), torch.randn(3, 7, 5)
+    replicas(x)
+    with replicas.evaluating():
+        found = replicas(x)
+    for k, seed in enumerate(SEEDS):
+        single = alone(build, seed)
+        single(x[k])
+        torch.testing.assert_close(found[k], single.eval()(x[k]))
+        assert replicas.replica(k)["1.num_batches_tracked"] == 1
+
+
+def test_a_part_moves_its_buffers() -> None:
+    build = lambda: nn.Sequential(nn.Linear(5, 5), Counting(in_place=True))  # noqa: E731
+    replicas = Replicas(build, SEEDS)
+    replicas.part("1", torch.randn(3, 7, 5))
+    assert replicas.buffers["1.calls"].tolist() == [1, 1, 1]
+
+
+def test_tied_parameters_are_saved_under_both_names() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.second.weight = self.first.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x))
+
+    replicas, single, x = Replicas(Tied, SEEDS), Tied(), torch.randn(3, 4, 3)
+    single.load_state_dict(replicas.replica(1))
+    torch.testing.assert_close(single(x[1]), replicas(x)[1])
+
+
+def test_another_networks_state_is_refused() -> None:
+    replicas = Replicas(lambda: Counting(in_place=True), SEEDS)
+    with pytest.raises(ValueError, match=r"^saved of another network: \(3, 64\) parameters and"):
+        replicas.load(replicas.flat.detach(), {})
+
+
+class Typed(nn.Module):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.scale = nn.Parameter(torch.ones(2, dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * self.scale.real
+
+
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        (torch.complex64, r"^parameter scale is complex64; .* torch\.complex of them in forward$"),
+        (
+            torch.float64,
+            r"^parameters must be of one type, got scale float64, inner\.weight float32",
+        ),
+    ],
+)
+def test_parameters_are_real_and_of_one_type(dtype: torch.dtype, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Replicas(lambda: Typed(dtype), SEEDS)
+
+
+# -- a lone seed -------------------------------------------------------------------------------
+
+
+def slope(replicas: Replicas, *inputs: torch.Tensor) -> torch.Tensor:
+    result = replicas(*inputs)
+    result = result if torch.is_tensor(result) else result[0]
+    loss = result.square().flatten(1).mean(1)
+    return torch.autograd.grad(loss.sum(), replicas.flat)[0]
+
+
+# one output or one input: a product of one vector
+@pytest.mark.parametrize("shape", [(1, 8, 1), (32, 1, 1), (5, 3, 2)])
+@pytest.mark.parametrize("name", layers.names())
+def test_a_lone_seed_is_the_seed_in_a_block_bit_for_bit(
+    name: str, shape: tuple[int, int, int]
+) -> None:
+    build = lambda: layers.build(name, *shape)  # noqa: E731
+    block, lone = Replicas(build, SEEDS), Replicas(build, SEEDS[1:2])
+    x = torch.rand(3, 64, shape[0])
+    assert torch.equal(block(x)[1], lone(x[1:2])[0])
+    assert torch.equal(slope(block, x)[1], slope(lone, x[1:2])[0])
+
+
+@pytest.mark.parametrize("hidden", [1, 4])
+@pytest.mark.parametrize("name", layers.cell_names())
+def test_a_lone_cell_is_the_cell_in_a_block_bit_for_bit(name: str, hidden: int) -> None:
+    options = {"slots": 4, "width": 3, "reads": 2} if name == "dnc" else {}
+    build = lambda: layers.build_cell(name, 8, hidden, **options)  # noqa: E731
+    block, lone = Replicas(build, SEEDS), Replicas(build, SEEDS[1:2])
+    x = torch.rand(3, 64, 3, 8)
+    assert torch.equal(block(x)[0][1], lone(x[1:2])[0][0])
+    assert torch.equal(slope(block, x)[1], slope(lone, x[1:2])[0])
+
+
+def test_a_lone_convolution_is_the_one_in_a_block_to_rounding() -> None:
+    build = lambda: nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 2))  # noqa: E731
+    block, lone = Replicas(build, SEEDS), Replicas(build, SEEDS[1:2])
+    x = torch.rand(3, 8, 1, 6, 6)
+    torch.testing.assert_close(block(x)[1], lone(x[1:2])[0])
+    torch.testing.assert_close(slope(block, x)[1], slope(lone, x[1:2])[0])
+
+
+def test_a_lone_seed_on_shared_inputs_is_the_seed_in_a_block_to_rounding() -> None:
+    build = lambda: layers.build("nalu", 5, 3, 2)  # noqa: E731
+    x = torch.rand(1, 64, 5)
+    block, lone = Replicas(build, SEEDS), Replicas(build, SEEDS[1:2])
+    torch.testing.assert_close(block(x, shared=True)[1], lone(x, shared=True)[0])
+
+
+def test_a_lone_network_may_change_its_inputs_and_return_several_results() -> None:
+    class Several(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(3, 2)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            y = self.inner(x.mul_(2))
+            return y, {"sum": y.sum()}
+
+    replicas, x = Replicas(Several, [1]), torch.rand(1, 4, 3)
+    y, more = replicas(x.clone())
+    assert (y.shape, more["sum"].shape) == ((1, 4, 2), (1,))
+    torch.testing.assert_close(y[0], alone(Several, 1)(x[0])[0])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from nalu_ray import registry
 from nalu_ray.results.specs import Selection
 from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.tasks import identity, static
-from nalu_ray.training import supervised
+from nalu_ray.training import checkpoints, supervised
 from nalu_ray.training.optimisers import OptimiserName
 from nalu_ray.training.supervised import SupervisedRun, SupervisedSetting, _next_stop
 from tests.runs import finish
@@ -126,12 +127,169 @@ def test_a_frozen_seed_is_not_kept_as_its_best(monkeypatch: pytest.MonkeyPatch) 
     assert run.keeper.values.tolist() == [88, 97]
 
 
+def assert_alone_as_in_a_block(task: SupervisedTask[Any], setting: SupervisedSetting) -> None:
+    block = finish(task.start(setting, [7, 1, 4, 9, 2], CPU))
+    mine = block[block.seed == 4].reset_index(drop=True)
+    for seeds in ([4], [4, 1]):
+        fewer = finish(task.start(setting, seeds, CPU))
+        assert fewer[fewer.seed == 4].reset_index(drop=True).equals(mine)
+
+
 @pytest.mark.parametrize("layer", ["nac", "nalu", "nac_nalu", "relu", "crelu", "none"])
 def test_a_seed_of_a_block_is_the_seed_alone_bit_for_bit(layer: str) -> None:
-    setting = static.StaticSetting(layer=layer, op="div", steps=200, batch=16, test_size=64, clip=1)
-    block = finish(static.TASK.start(setting, [7, 1, 4, 9, 2], CPU))
-    alone = finish(static.TASK.start(setting, [4], CPU))
-    assert block[block.seed == 4].value.tolist() == alone.value.tolist()
+    setting = static.StaticSetting(layer=layer, op="div", steps=100, batch=16, test_size=64, clip=1)
+    assert_alone_as_in_a_block(static.TASK, setting)
+
+
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("identity", {"layer": "nalu", "test_limit": 20}),
+    ("recurrent", {"layer": "nalu", "test_size": 8, "test_length": 11}),
+    ("recurrent", {"layer": "gru", "hidden": 1, "test_size": 8, "test_length": 11}),
+    ("language", {"head": "nalu", "combine": "recurrent"}),
+    ("language", {"head": "nac", "combine": "recurrent", "division": "seed"}),
+    ("language", {"head": "nalu", "combine": "sum", "registers": 2, "head_layers": 2}),
+    ("program", {"layer": "nalu_lstm", "test_size": 16, "batch": 16}),
+    ("program", {"layer": "lstm", "test_size": 16, "batch": 16}),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), OTHERS)
+def test_so_it_is_in_other_tasks(name: str, values: dict[str, Any]) -> None:
+    task = registry.task(name)
+    assert_alone_as_in_a_block(task, task.setting_type(steps=4, evaluations=1, **values))
+
+
+class Steep(Fragile):
+    """y = w x; from step 1 on, seed 1's gradient is about ``slope``."""
+
+    name, slope = "steep", 1e20
+
+    def loss(self, setting: SupervisedSetting, prediction: Tensor, target: Tensor) -> Tensor:
+        slopes = torch.ones(len(prediction))
+        if self.calls > 1:
+            slopes[1] = self.slope
+        return prediction.flatten(1).mean(1) * slopes
+
+    def sample(self, setting: SupervisedSetting, split: str, streams: Streams) -> Batch:
+        self.calls += split == "train"
+        x = 0.5 + torch.from_numpy(streams.uniform((4, 1)))
+        return Batch((x,), x)
+
+
+@pytest.mark.parametrize("slope", [1e20, -1e20])
+@every_optimiser
+def test_a_seed_whose_squared_gradient_overflows_does_not_stand_still(
+    name: OptimiserName, slope: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clipped it goes on, as SGD does anyway; else it is marked."""
+    monkeypatch.setattr(Steep, "slope", slope)
+    for clip in (None, 1.0):
+        setting = SupervisedSetting(steps=4, evaluations=1, lr=1e-9, optimiser=name, clip=clip)
+        run = SupervisedRun(Steep(), setting, range(2), CPU)
+        with torch.no_grad():
+            run.replicas.flat.mul_(1e-6)  # steps are so small
+        run._train(1)
+        moves = []
+        for step in range(2, 5):
+            before = run.replicas.flat.detach().clone()
+            run._train(step)
+            moves.append((run.replicas.flat.detach() - before).abs().amax(1))
+        lost = clip is None and name != "sgd"
+        assert run.diverged.tolist() == [-1, 1 if lost else -1]
+        assert all(bool(move[1] == 0) == lost for move in moves)
+        assert all(move[0] > 0 for move in moves)
+        assert run.replicas.flat.isfinite().all()
+
+
+def test_wide_inputs_lose_no_seed_in_silence() -> None:
+    """Products of a million have squared errors whose gradients are beyond 1e19."""
+    setting = static.StaticSetting(
+        layer="nalu", op="mul", train_range=(0.0, 1e6), test_range=(0.0, 1e7), steps=3,
+        evaluations=1, test_size=8, batch=32, clip=1.0,
+    )  # fmt: skip
+    run = static.TASK.start(setting, range(40), CPU)
+    before = run.replicas.flat.detach().clone()
+    run._train(3)
+    moved = (run.replicas.flat != before).any(1)
+    assert torch.equal(moved, run.diverged < 0)
+    assert moved.all()
+
+
+class Counted(nn.Module):
+    """w x, with a count of calls, their mean, and a constant that is no parameter to train."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(1, 1))
+        self.constant = nn.Parameter(torch.rand(1), requires_grad=False)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.mean = self.mean + 0.1 * x.mean(0)
+        self.modes.add(self.training)
+        return x @ self.weight + self.constant
+
+    modes: ClassVar[set[bool]] = set()
+
+
+class Counts(Fragile):
+    name = "counts"
+    keep = Selection(metric="mse", split="interpolation", step="last")
+
+    def build(self, setting: SupervisedSetting) -> nn.Module:
+        return Counted()
+
+
+@every_optimiser
+def test_constants_stay_and_buffers_count_training_alone(name: OptimiserName) -> None:
+    kept = []
+    for evaluations, pause in ((1, False), (10, False), (10, True)):
+        setting = SupervisedSetting(
+            steps=20, evaluations=evaluations, lr=0.1, optimiser=name, weight_decay=0.5
+        )
+        run = SupervisedRun(Counts(), setting, [0, 2], CPU)
+        constant = run.replicas.buffers["constant"].clone()
+        while pause and run.step < 12:
+            run.advance()
+        if pause:
+            buffer = io.BytesIO()
+            torch.save(run.state_dict(), buffer)
+            buffer.seek(0)
+            run = SupervisedRun(Counts(), setting, [0, 2], CPU)
+            run.load_state_dict(torch.load(buffer, weights_only=True))
+        finish(run)
+        assert run.replicas.buffers["calls"].tolist() == [20, 20]
+        assert torch.equal(run.replicas.buffers["constant"], constant)
+        assert run.replicas.module.training
+        (data,) = run.files().values()
+        kept.append([model.weights for model in checkpoints.from_bytes(data)])
+    for model in kept[0]:
+        Counted().load_state_dict(model)
+        assert model["calls"] == 20
+    for others in kept[1:]:
+        for model, other in zip(kept[0], others, strict=True):
+            assert model.keys() == other.keys()
+            assert all(torch.equal(model[key], other[key]) for key in model)
+
+
+def test_networks_know_when_they_are_evaluated() -> None:
+    run = SupervisedRun(Counts(), SupervisedSetting(steps=2, evaluations=1), [0], CPU)
+    Counted.modes.clear()
+    run._evaluate()
+    assert Counted.modes == {False}
+    Counted.modes.clear()
+    run._train(1)
+    assert Counted.modes == {True}
+
+
+def test_buffers_of_a_frozen_seed_stay_finite() -> None:
+    run = SupervisedRun(Counts(), SupervisedSetting(steps=12, evaluations=1), range(2), CPU)
+    run._train(12)
+    assert run.diverged.tolist() == [-1, 5]
+    assert run.replicas.buffers["calls"].tolist() == [12, 5]
+    assert run.replicas.buffers["mean"].isfinite().all()
 
 
 @pytest.mark.parametrize("plan", ["constant", "cosine", "linear"])

@@ -6,11 +6,10 @@ Hochreiter and Schmidhuber, "Long Short-Term Memory" (1997), with the forget gat
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._checks import check_finite
 from ..initialisers import Init, check_init, initialise
@@ -83,12 +82,7 @@ class LSTM(AffineCell):
     def _step(
         self, projected: Tensor, state: State, weights: tuple[Tensor, ...]
     ) -> tuple[Tensor, State]:
-        h, c = state
-        size = self.out_features
-        gates = projected + h @ self.weight_h.mT
-        i, f, o = torch.sigmoid(gates[..., : 3 * size]).split(size, -1)
-        c = f * c + i * torch.tanh(gates[..., 3 * size :])
-        h = o * torch.tanh(c)
+        h, c = _step(projected, *state, self.weight_h)
         return h, (h, c)
 
     def _sequence(self, x: Tensor, state: State, active: Tensor | None) -> tuple[Tensor, State]:
@@ -98,7 +92,7 @@ class LSTM(AffineCell):
         if active is None:
             return h, (h[-1], c)
         # a row without any step keeps its state and puts out nothing
-        return h * active[0][:, None], (h[-1], c)
+        return h.masked_fill(~active[0][:, None], 0), (h[-1], c)
 
 
 def lstm_steps(
@@ -125,108 +119,28 @@ def lstm_steps(
     Returns:
         Every h with the linear units, (steps, batch, hidden + K), and the last c.
     """
-    keep = None if keep is None else keep[..., None]
-    active = None if active is None else active[..., None]
-    out, c, *_ = _Steps.apply(projected, keep, active, *state, weight)
-    return cast(Tensor, out), cast(Tensor, c)
+    h, c = state
+    reset = None if keep is None else keep[..., None] == 0
+    outputs = []
+    for t, added in enumerate(projected):
+        if reset is not None:
+            # not a product: an infinite state times 0 is NaN
+            h, c = h.masked_fill(reset[t], 0), c.masked_fill(reset[t], 0)
+        new_h, new_c = _step(added, h, c, weight)
+        if active is not None:
+            on = active[t][..., None]
+            new_h, new_c = torch.where(on, new_h, h), torch.where(on, new_c, c)
+        h, c = new_h, new_c
+        outputs.append(h)
+    return torch.stack(outputs), c
 
 
-class _Steps(torch.autograd.Function):
-    """:func:`lstm_steps` with a backward pass by hand.
-
-    A step's few tensors lie in one buffer for all steps, what does not depend on the next step is
-    computed for all of them at once, and the weight's gradient is one product, not one a step.
-    Under vmap, seeds are an axis before the batch, and a step is still one product.
-    """
-
-    @staticmethod
-    def forward(  # noqa: PLR0917 (autograd passes them so)
-        projected: Tensor,
-        keep: Tensor | None,
-        active: Tensor | None,
-        h: Tensor,
-        c: Tensor,
-        weight: Tensor,
-    ) -> tuple[Tensor, ...]:
-        size, gates = c.shape[-1], projected.clone()
-        h_in, out = (projected.new_empty(len(projected), *h.shape) for _ in range(2))
-        c_in, squashed = (projected.new_empty(len(projected), *c.shape) for _ in range(2))
-        for t, gate in enumerate(gates):
-            if keep is None:
-                h_in[t], c_in[t] = h, c
-            else:
-                torch.mul(h, keep[t], out=h_in[t])
-                torch.mul(c, keep[t], out=c_in[t])
-            _add_product(gate, h_in[t], weight.mT)
-            gate[..., : 3 * size].sigmoid_()
-            gate[..., 3 * size : 4 * size].tanh_()
-            i, f, o, u = gate[..., : 4 * size].split(size, -1)
-            c = torch.addcmul(i * u, f, c_in[t])
-            torch.tanh(c, out=squashed[t])
-            h = out[t]
-            torch.mul(o, squashed[t], out=h[..., :size])
-            h[..., size:] = gate[..., 4 * size :]
-            if active is not None:
-                c = torch.where(active[t], c, c_in[t])
-                h.copy_(torch.where(active[t], h, h_in[t]))
-        return out, c, gates, h_in, c_in, squashed
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, keep, active, _, _, weight = inputs
-        ctx.mark_non_differentiable(*output[2:])
-        ctx.save_for_backward(*output[2:], keep, active, weight)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor, d_c: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        gates, h_in, c_in, squashed, keep, active, weight = ctx.saved_tensors
-        steps, size = len(c_in), c_in.shape[-1]
-        i, f, o, u = gates[..., : 4 * size].split(size, -1)
-        by_c = torch.cat([u * i * (1 - i), c_in * f * (1 - f)], -1), i * (1 - u * u)
-        by_h = squashed * o * (1 - o), o * (1 - squashed * squashed)
-        d_gates = torch.empty_like(gates)
-        d_h = torch.zeros_like(d_out[0])
-        for t in range(steps - 1, -1, -1):
-            d_h = d_h + d_out[t]
-            if active is not None:
-                kept_h, kept_c = (d.masked_fill(active[t], 0) for d in (d_h, d_c))
-                d_h, d_c = d_h - kept_h, d_c - kept_c
-            d_gate, d_hidden = d_gates[t], d_h[..., :size]
-            d_c = torch.addcmul(d_c, d_hidden, by_h[1][t])
-            torch.mul(torch.cat([d_c, d_c], -1), by_c[0][t], out=d_gate[..., : 2 * size])
-            torch.mul(d_hidden, by_h[0][t], out=d_gate[..., 2 * size : 3 * size])
-            torch.mul(d_c, by_c[1][t], out=d_gate[..., 3 * size : 4 * size])
-            d_gate[..., 4 * size :] = d_h[..., size:]
-            d_h, d_c = d_gate @ weight, d_c * f[t]
-            if keep is not None:
-                d_h, d_c = d_h * keep[t], d_c * keep[t]
-            if active is not None:
-                d_h, d_c = d_h + kept_h, d_c + kept_c
-        rows = (d.movedim(0, -3).flatten(-3, -2) for d in (d_gates, h_in))
-        d_gates_rows, h_rows = rows
-        return d_gates, None, None, d_h, d_c, d_gates_rows.mT @ h_rows
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Tensor | None) -> Any:
-        """Moves the seeds to before the batch: axis 1 of what has steps, axis 0 of the rest."""
-        moved: list[Tensor | None] = []
-        for tensor, dim, place in zip(args, in_dims, (1, 1, 1, 0, 0, 0), strict=True):
-            if tensor is None:
-                moved.append(None)
-            elif dim is not None:
-                moved.append(tensor.movedim(dim, place))
-            else:
-                added = tensor.unsqueeze(place)
-                sizes = [info.batch_size if axis == place else -1 for axis in range(added.dim())]
-                moved.append(added.expand(sizes))
-        return _Steps.apply(*moved), (1, 0, 1, 1, 1, 1)
-
-
-def _add_product(total: Tensor, x: Tensor, weight: Tensor) -> None:
-    if total.dim() == 2:
-        total.addmm_(x, weight)
-    elif total.dim() == 3:
-        total.baddbmm_(x, weight)
-    else:  # vmap within vmap
-        total.add_(x @ weight)
+def _step(added: Tensor, h: Tensor, c: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of :func:`lstm_steps`: the next h with the linear units, and the next c."""
+    size = c.shape[-1]
+    rows = added + h @ weight.mT
+    sigmoids, update, linear = rows.split([3 * size, size, rows.shape[-1] - 4 * size], -1)
+    i, f, o = torch.sigmoid(sigmoids).chunk(3, -1)
+    c = torch.addcmul(i * torch.tanh(update), f, c)
+    h = o * torch.tanh(c)
+    return (torch.cat([h, linear], -1) if linear.shape[-1] else h), c

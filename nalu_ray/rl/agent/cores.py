@@ -139,9 +139,9 @@ class NACCore(Core):
         one, before = self.elapsed.weight[0]
         count, told = state.unbind(-1)
         times = []
-        for shown, kept in zip(instruction, keep, strict=True):
-            count = one + before * (count * kept)
-            told = torch.maximum(shown, told * kept)
+        for shown, reset in zip(instruction, keep == 0, strict=True):
+            count = one + before * count.masked_fill(reset, 0)
+            told = torch.maximum(shown, told.masked_fill(reset, 0))
             times.append(torch.stack([told, count], -1))
         left = self.remaining(torch.stack(times))
         near = torch.tanh(left[..., None] * self.scale + self.bias).flatten(-2)

@@ -122,7 +122,7 @@ class LanguageNetwork(nn.Module):
         state = self.lstm.initial(len(tokens), table)
         outputs, _ = layers.lstm_steps(table[tokens.T], state, self.lstm.weight_h, active=active)
         if self.combine == "sum":
-            outputs = (outputs * active[..., None]).cumsum(0)
+            outputs = outputs.masked_fill(~active[..., None], 0).cumsum(0)
         return outputs.transpose(0, 1)
 
 

@@ -21,9 +21,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "nalu_lstm": {"registers": 3, "view": "sign"},
 }
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-BY_HAND = pytest.param(
-    "lstm", marks=pytest.mark.xfail(reason="its backward pass writes in place, which vmap refuses")
-)
 every_cell = pytest.mark.parametrize("name", cell_names())
 
 
@@ -194,6 +191,23 @@ def test_the_last_output_of_no_steps_is_an_error() -> None:
 
 
 @every_cell
+@pytest.mark.parametrize("lost", [torch.inf, torch.nan])
+def test_a_lost_row_harms_no_other(name: str, lost: float) -> None:
+    cell, x = make(name), inputs(BATCH, STEPS, INPUTS)
+    start = some_state(cell)
+    broken = tuple(part.clone() for part in start)
+    for part in broken:
+        part[2] = lost
+    others = torch.tensor([0, 1, 3])
+    for lengths in (None, LENGTHS):
+        results = []
+        for state in (start, broken):
+            outputs, after = cell(x, state, lengths)
+            results.append([part[others] for part in (outputs, *after)])
+        torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+@every_cell
 def test_nothing_but_padding(name: str) -> None:
     cell = make(name)
     start = some_state(cell)
@@ -278,7 +292,7 @@ def test_stacked_cells_equal_single_ones(name: str, shared: bool, lengths: Tenso
             torch.testing.assert_close(found[replica], wanted)
 
 
-@pytest.mark.parametrize("name", [BY_HAND if name == "lstm" else name for name in cell_names()])
+@every_cell
 def test_gradients_inside_vmap_equal_single_ones(name: str) -> None:
     cells = [make(name, seed) for seed in range(3)]
     x = inputs(3, BATCH, STEPS, INPUTS)

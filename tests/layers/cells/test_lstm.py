@@ -146,12 +146,14 @@ def test_linear_units_beside_the_lstm() -> None:
     assert torch.autograd.gradcheck(at_once, inputs)
 
 
-def test_a_second_derivative_is_refused_not_wrong() -> None:
-    own, x = layer(), drawn(STEPS, BATCH, INPUTS).requires_grad_()
-    out, *_ = all_at_once(own, x, broken(), *state())
-    (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
+def test_second_derivatives_by_finite_differences() -> None:
+    own, (h, c) = layer(), state()
+    projected = drawn(3, BATCH, 4 * HIDDEN).requires_grad_()
+
+    def run(projected: Tensor, h: Tensor) -> Tensor:
+        return lstm_steps(projected, (h, c), own.weight_h.detach(), keep=broken()[:3])[0]
+
+    assert torch.autograd.gradgradcheck(run, (projected, h.requires_grad_()))
 
 
 @pytest.mark.parametrize("run", [stepwise, all_at_once])
@@ -167,6 +169,42 @@ def test_a_reset_is_a_fresh_start(run: type) -> None:
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-15)
     unbroken, *_ = run(own, x, torch.ones_like(keep), *state())
     assert (whole[3:] - unbroken[3:]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("lost", [torch.inf, -torch.inf, torch.nan])
+def test_a_reset_forgets_even_what_is_not_finite(lost: float) -> None:
+    own, x = layer(), drawn(STEPS, BATCH, INPUTS, seed=3)
+    keep = torch.ones(STEPS, BATCH, dtype=torch.float64)
+    keep[0, 1] = 0
+    good, bad = (tuple(part.clone().requires_grad_() for part in state()) for _ in range(2))
+    with torch.no_grad():
+        for part in bad:
+            part[1] = lost
+    results = [all_at_once(own, x, keep, *start) for start in (good, bad)]
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    slopes = [torch.autograd.grad(scalar(r), [*own.parameters(), x_h]) for r, (x_h, _) in
+              zip(results, (good, bad), strict=True)]  # fmt: skip
+    torch.testing.assert_close(*slopes, rtol=0, atol=0)
+
+
+def test_a_step_that_is_reset_and_padding_passes_no_gradient() -> None:
+    weight, (h, c) = layer().weight_h.detach(), state()
+    projected = drawn(STEPS, BATCH, 4 * HIDDEN)
+    keep, active = torch.ones(2, STEPS, BATCH, dtype=torch.float64)
+    active = active.clone()
+    keep[2, 1] = active[2, 1] = active[4, 0] = keep[5, 2] = 0
+
+    def run(projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        return lstm_steps(projected, (h, c), weight, keep=keep, active=active > 0)
+
+    given = [value.requires_grad_() for value in (projected, h, c)]
+    out, _ = run(*given)
+    assert (out[2, 1] == 0).all()
+    assert torch.equal(out[4, 0], out[3, 0])
+    of_h, of_c = torch.autograd.grad(out[2:, 1].sum(), (h, c))
+    assert not of_h.any()
+    assert not of_c.any()
+    assert torch.autograd.gradcheck(run, given)
 
 
 def test_no_gradient_passes_a_reset() -> None:
