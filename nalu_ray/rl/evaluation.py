@@ -59,9 +59,10 @@ def episodes(
     for t in range(1, time_limit + 1):
         action = player.act(seen["frame"], seen["instruction"][:, 0])
         seen, rewards, ended, _, infos = env.step(action)
-        here = running & ended & infos["arrived"]
-        arrival[here], reward[here] = t, rewards[here]
-        running &= ~ended
+        if "final_info" in infos:  # of those that ended
+            here = running & infos["final_info"]["arrived"]
+            arrival[here], reward[here] = t, rewards[here]
+            running &= ~ended
         if not running.any():
             break
     return pd.DataFrame(
