@@ -165,10 +165,11 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         rewards, ended = batch.rewards(arrived), batch.ended.copy()
         ends: Infos = {}
         if ended.any():
-            ends = _masked({"arrived": arrived}, ended)
             if mode is AutoresetMode.SAME_STEP:
                 ends = self._finals(ended, arrived)
                 batch.begin(np.flatnonzero(ended))
+            else:
+                ends = _masked({"arrived": arrived}, ended)
         infos = {**_masked(batch.infos()), **ends}
         return self._observe(), rewards, ended, np.zeros(self.num_envs, np.bool_), infos
 
@@ -256,9 +257,11 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
 def _masked(values: dict[str, NDArray[Any]], mask: BoolArray | None = None) -> Infos:
     """Returns values with a mask each; zero, as Gymnasium has it, where the mask is false."""
     infos: Infos = {}
-    for name, value in values.items():
-        if mask is None:
-            infos |= {name: value, f"_{name}": np.ones(len(value), np.bool_)}
-        else:
-            infos |= {name: value * mask, f"_{name}": mask.copy()}
+    first = next(iter(values.values()))
+    masks = np.ones((len(values), len(first)), np.bool_)
+    if mask is not None:
+        masks &= mask
+    for (name, value), row in zip(values.items(), masks, strict=True):
+        infos[name] = value if mask is None else value * mask
+        infos[f"_{name}"] = row
     return infos
