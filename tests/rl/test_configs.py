@@ -87,6 +87,8 @@ def test_more_than_a_rollout_makes_an_update_where_asked_for() -> None:
         ("training", {"entropy_coeff": [[5, 1.0], [10, 0.0]]}, "entropy_coeff"),
         ("training", {"lr": [[0, 1.0], [10, 0.5], [5, 0.1]]}, "lr=.*steps may not fall"),
         ("training", {"lr": -1.0}, "lr=-1.0"),
+        ("training", {"grad_clip": -0.5}, "grad_clip=-0.5"),
+        ("training", {"grad_clip": 0}, "grad_clip=0"),
         ("training", {"grad_clip_by": "value"}, "grad_clip_by='value'"),
         ("training", {"num_epochs": 2}, "num_epochs=2"),
         ("training", {"minibatch_size": 40}, "minibatch_size=40"),

@@ -172,6 +172,9 @@ class ActorCriticConfig(AlgorithmConfig):
                 raise ValueError(f"{name}={value!r}: a number above 0 is needed")
         if not (self.vf_loss_coeff >= 0 and math.isfinite(self.vf_loss_coeff)):
             raise ValueError(f"vf_loss_coeff={self.vf_loss_coeff!r}: 0 or more is needed")
+        clip = self.grad_clip
+        if clip is not None and not (clip > 0 and math.isfinite(clip)):
+            raise ValueError(f"grad_clip={clip!r}: a number above 0, or none, is needed")
         if not (isinstance(self.max_bad_updates, int) and self.max_bad_updates >= 1):
             raise ValueError(f"max_bad_updates={self.max_bad_updates!r}: 1 or more is needed")
         for name in ("lr", "entropy_coeff", "sparsity"):
