@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from gymnasium.vector import AutoresetMode
 
-from envs import TimeGridworldVectorEnv, World
+from nalu_ray.envs import TimeGridworldVectorEnv, World
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.agent.stored import Player
 

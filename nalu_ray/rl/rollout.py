@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from envs import TimeGridworldVectorEnv
+from nalu_ray.envs import TimeGridworldVectorEnv
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.seeding import entropy, generator
 

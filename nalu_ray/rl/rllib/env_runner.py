@@ -19,7 +19,7 @@ from ray.rllib.utils.metrics import (
     SAMPLE_TIMER,
 )
 
-from envs import TimeGridworldVectorEnv
+from nalu_ray.envs import TimeGridworldVectorEnv
 from nalu_ray.rl.rollout import Collector, Ended, Rollout
 
 COLLECTOR = "collector"  # component of the state: environments, memory, random numbers
