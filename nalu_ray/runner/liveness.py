@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ POLL_SECONDS = 1.0
 TIMEOUT_SECONDS = 5.0
 # a head that restarts with what it knew (Ray's fault tolerance) is waited for; Ray gives it 60
 PATIENCE_SECONDS = 30.0
-UNWIND_SECONDS = 30.0
+UNWIND_SECONDS = 10.0
 STOPPED = 3  # exit code, as for StoppedError
 
 
@@ -78,8 +78,8 @@ class Watch:
         lost: the part, once there is one.
     """
 
-    def __init__(self, wanted: list[Part]) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: list[Part], tidy: Callable[[], None]) -> None:
+        self.wanted, self.tidy = wanted, tidy
         self.lost: Part | None = None
         self._processes = _started()
         self._logs = _node().get_logs_dir_path()
@@ -123,12 +123,16 @@ class Watch:
         if not self._left.wait(UNWIND_SECONDS):  # in a call of Ray's that answers nobody
             self._muted.close()
             print(f"error: {self.error()}", file=sys.__stderr__, flush=True)
+            self.tidy()
             os._exit(STOPPED)
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[None]:
+def watched(tidy: Callable[[], None]) -> Iterator[None]:
     """Watches over Ray while something runs on it.
+
+    Args:
+        tidy: what is still to be done where the process ends at once, since Ray answers nobody.
 
     Raises:
         StoppedError: a part of it is lost; whatever else was raised for that is dropped.
@@ -136,7 +140,7 @@ def watched() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    watch = Watch(parts())
+    watch = Watch(parts(), tidy)
     try:
         yield
     except (KeyboardInterrupt, SystemExit, Exception) as error:

@@ -53,7 +53,7 @@ def describe(spec: TrialSpec) -> str:
     there, free = ray.cluster_resources(), ray.available_resources()
     return (
         f"waiting for a place: a trial asks for {amounts(asked)}; of {amounts(there)} there is "
-        f"{amounts(free, there)} free; {'; '.join(holders()) or 'nobody here holds the rest'}"
+        f"{amounts(free, there)} free; {'; '.join(holders()) or 'no job holds the rest'}"
     )
 
 
@@ -80,11 +80,11 @@ def holders() -> list[str]:
         names = {job.job_id: job.entrypoint for job in state.list_jobs(timeout=_ANSWER_SECONDS)}
     except Exception as error:  # the dashboard answers it, and there may be none
         return [f"who holds the rest is not known ({type(error).__name__})"]
-    own = ray.get_runtime_context().get_job_id()
+    names[ray.get_runtime_context().get_job_id()] = "this process"
     return [
         f"{amounts(taken)} held by job {job} ({names.get(job) or 'a driver'})"
         for job, taken in sorted(held.items())
-        if job != own and amounts(taken) != "nothing"
+        if amounts(taken) != "nothing"
     ]
 
 

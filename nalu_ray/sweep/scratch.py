@@ -48,7 +48,7 @@ def scratch(store: Store, parent: str = TUNE) -> Iterator[str]:
             store.put(f"{store.root}/{parent}/{name}/{MARK}", b"")
             yield name
         finally:
-            _remove(store, parent, name)
+            discard(store, name, parent)
 
 
 @contextlib.contextmanager
@@ -115,7 +115,8 @@ def _empty(at: int) -> None:
             os.unlink(name, dir_fd=at)
 
 
-def _remove(store: Store, parent: str, name: str) -> None:
+def discard(store: Store, name: str, parent: str = TUNE) -> None:
+    """Removes what :func:`scratch` made, if it can."""
     if store.folder is None:
         with contextlib.suppress(OSError):
             store.filesystem.delete_dir(f"{store.root}/{parent}/{name}")

@@ -26,7 +26,7 @@ from nalu_ray.sweep.ray.liveness import watched
 from nalu_ray.sweep.ray.tensorboard import Curves
 from nalu_ray.sweep.ray.waiting import Waiting
 from nalu_ray.sweep.ray.worker import Slot
-from nalu_ray.sweep.scratch import MARK, TUNE, scratch
+from nalu_ray.sweep.scratch import MARK, TUNE, discard, scratch
 from nalu_ray.sweep.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
 RETRIES = 3
@@ -171,7 +171,7 @@ def run(
         }
         config = _tune_config(max_concurrent)
         tuner = tune.Tuner(Slot, param_space=space, tune_config=config, run_config=run_config)
-        with watched():
+        with watched(lambda: discard(store, name)):
             tuner.fit()
     return _finished(curves, board)
 
