@@ -182,7 +182,7 @@ def _work(request: Request, plan: Plan, session: Session | None, console: Consol
     # after Ray has started: its own handler would leave without tidying up
     with cli.terminable(), Board(console, plan, options.quiet) as board:
         if session is None:
-            run_local(plan, board, options.fail_fast)
+            run_local(plan, board, request.store, options.fail_fast)
         else:
             from nalu_ray.sweep import ray  # noqa: PLC0415 (as above)
 
