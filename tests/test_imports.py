@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = {"layers", "envs", "config", "resources", "seeding", "provenance"}
+BASE = {"layers", "envs", "config", "printable", "resources", "seeding", "provenance"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
 RUN = PLAN | {
@@ -22,11 +22,12 @@ RUN = PLAN | {
 MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "envs": set(),
-    "config": {"resources"},
+    "config": {"printable", "resources"},
+    "printable": set(),
     "resources": set(),
     "seeding": set(),
     "provenance": set(),
-    "results": {"config"},
+    "results": {"config", "printable"},
     "task": WORK,
     "training": WORK - {"rl"},
     "data": WORK - {"rl", "training"},
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": WORK,
     "registry": WORK,
     "machine": set(),
-    "messages": set(),
+    "messages": {"printable"},
     "scratch": WORK,
     "cli": PLAN,
     "placement": PLAN | {"machine"},
