@@ -232,7 +232,7 @@ class Trial:
             **(self.made_by or self._provenance()),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
-        self.store.write(self.spec.setting, key, rows, manifest, beside)
+        self.store.write(self.spec.setting, key, rows, manifest, beside, about=self.spec.about)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()
