@@ -13,6 +13,7 @@ from nalu_ray.results.specs import FigureSpec, TableSpec
 from nalu_ray.results.store.rows import CHANGES, PRESET, RUN, setting_fields
 
 SMOKE = "smoke"
+_LONGEST = 100
 
 Members = Mapping[str, Collection[str]]
 """Preset to the ids of its settings."""
@@ -60,10 +61,12 @@ def sweeps(
     """Splits rows by the preset that asked for their settings, and by changes of its budget.
 
     A setting is of every preset under which one of its seeds was stored, and of each such preset
-    that has it among its ``members``. One of which no row names a preset is of the preset that has
-    it as a member, and else of a group of their own. Changes of fields in ``spec.budget`` make
-    another group; the preset's settings that have the same values anyway are in it too. Other
-    changes do not split: the table's selection is among them.
+    that has it among its ``members``. One of which no row names a preset, or only smoke, is of the
+    first preset that has it as a member. Where nothing tells, rows form a group of their own.
+
+    Changes of fields in ``spec.budget`` make another group; the preset's settings that have the
+    same values anyway are in it too. Other changes do not split: the table's selection is among
+    them.
 
     Args:
         spec: what is wanted.
@@ -82,6 +85,7 @@ def sweeps(
     }
     values = _values(rows, {name for of in budgets.values() for c in of.values() for name, _ in c})
     runs = rows[RUN].drop_duplicates()["setting_id"].value_counts()
+    fields = {*setting_fields(rows)} - {*spec.budget}
     groups = []
     for preset, changes in {item for presets in budgets.values() for item in presets.items()}:
         ids = [
@@ -90,7 +94,7 @@ def sweeps(
             if preset in presets
             and (presets[preset] == changes or _has_anyway(presets[preset], changes, values[sid]))
         ]
-        tuned = {sid: {*changed[sid][preset]} - {*spec.budget} for sid in ids}
+        tuned = {sid: fields & {*changed[sid][preset]} for sid in ids}
         groups.append((Sweep(preset, changes, tuned), ids))
     groups.sort(key=lambda item: (item[0].preset == SMOKE, -runs[item[1]].sum(), item[0].label))
     if len(groups) == 1:
@@ -106,7 +110,8 @@ def _changed(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, str]]]:
     if PRESET in columns:
         named = stored[stored[PRESET].notna()].reindex(columns=["setting_id", PRESET, CHANGES])
         for sid, preset, changes in named.itertuples(index=False):
-            found[str(sid)].setdefault(str(preset), _read(changes))
+            if _is_plain(str(preset)):
+                found[str(sid)].setdefault(str(preset), _read(changes))
     return found
 
 
@@ -116,10 +121,11 @@ def _join(changed: dict[str, dict[str, dict[str, str]]], members: Members) -> No
     ordered = sorted(members, key=lambda preset: preset == SMOKE)
     for sid, presets in changed.items():
         of = [preset for preset in ordered if sid in members[preset]]
+        likely = of[:1] or ([] if presets else [""])
+        if not set(presets) - {SMOKE}:
+            presets.update({preset: {} for preset in likely if preset not in presets})
         for preset in stored.intersection(of):
             presets.setdefault(preset, {})
-        if not presets:
-            presets[of[0] if of else ""] = {}
 
 
 def _read(text: object) -> dict[str, str]:
@@ -128,7 +134,15 @@ def _read(text: object) -> dict[str, str]:
         values = json.loads(text) if isinstance(text, str) else {}
     except (ValueError, RecursionError):
         values = {}
-    return {k: in_full(v) for k, v in values.items()} if isinstance(values, dict) else {}
+    if not isinstance(values, dict):
+        return {}
+    texts = {name: in_full(value) for name, value in values.items()}
+    return {name: text for name, text in texts.items() if _is_plain(text)}
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text of a file can be part of a caption."""
+    return text.isprintable() and 0 < len(text) <= _LONGEST
 
 
 def _only(changes: Mapping[str, str], fields: Collection[str]) -> Changes:

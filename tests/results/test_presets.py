@@ -143,6 +143,10 @@ def test_settings_of_a_shipped_preset_are_known_by_their_id() -> None:
     laptop, smoke = build_each(SPEC, rows, members)
     assert (laptop.name, smoke.name) == ("small laptop", "small smoke")
     assert (value(laptop, "nac"), value(laptop, "nalu"), value(smoke, "nalu")) == (10, None, 30)
+    # a smoke run with all that the laptop preset has
+    odd = frame(stored(SMOKE, "nac", 1.0), stored(SMOKE, "nalu", 2.0))
+    names = {t.name: value(t, "nac") for t in build_each(SPEC, odd, members)}
+    assert names == {"small laptop": 10, "small smoke": 10}
     # stored under one preset, and of another that is stored too: it stands in both
     paper = {"preset": "paper", "changes": "{}"}
     rows = frame(stored(LAPTOP, "nac", 1.0), stored(paper, "relu6", 2.0))
@@ -190,6 +194,16 @@ def test_an_odd_text_of_changes_changes_nothing(text: Any) -> None:
         stored({"preset": "laptop", "changes": text}, "nac", 1.0), stored(LAPTOP, "nalu", 2.0)
     )
     assert [sweep.label for sweep, _ in sweeps(SPEC, rows)] == ["laptop"]
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\x1b[2J", "x" * 101])
+def test_an_odd_name_of_a_preset_is_none(name: str) -> None:
+    rows = frame(stored({"preset": name, "changes": "{}"}, "nac", 1.0))
+    assert [sweep.preset for sweep, _ in sweeps(SPEC, rows)] == [""]
+    odd = stored(changed(**{"lr": name, name or "x": 1}), "nac", 1.0, lr=0.1, steps=5)
+    (table,) = build_each(SPEC, frame(odd, stored(LAPTOP, "nalu", 1.0, lr=0.1, steps=6)))
+    assert "\x1b" not in whole(table)
+    assert "\n" not in whole(table)
 
 
 def test_a_change_of_a_field_that_no_row_has() -> None:

@@ -61,7 +61,7 @@ def in_full(value: Any) -> str:
     """Returns a stored value in full: equal values give equal texts, however they were stored."""
     if isinstance(value, str) and value.startswith("["):
         try:
-            value = json.loads(value)
+            return in_full(json.loads(value))
         except (ValueError, RecursionError):
             return value
     if isinstance(value, list | tuple):
