@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nalu_ray import registry
+from nalu_ray.changes import changes, members
 from nalu_ray.command import screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
@@ -114,6 +115,8 @@ class _Planner:
             command=f"python -m nalu_ray.tune {request.command}",
             commit=commit(),
             kept=states.blocks(request.store, request.task.name),
+            preset=request.preset,
+            changes=changes(request.task, request.preset, request.points),
         )
 
     def plan(self, capacity: Capacity, resources: Resources | None = None) -> Plan:
@@ -135,7 +138,8 @@ class _Planner:
 
 def _run(request: Request, console: Console) -> int:
     """Plans, runs what is missing where it is to run, and tells how it ended."""
-    request.store.write_specs(request.task.specs())
+    specs = request.task.specs()
+    request.store.write_specs(specs.model_copy(update={"presets": members(request.task)}))
     with contextlib.ExitStack() as stack:
         capacity, session = _expected(request), None
         if not capacity.known:
@@ -211,7 +215,7 @@ def _end(
     if not request.options.quiet:
         folder, written = str(Path(store.folder or ".", "report")), []
         try:
-            written = present(store, name, console, folder)
+            written = present(store, name, console, folder, {p.setting.id for p in plan.points})
         except BrokenPipeError:
             raise
         except (OSError, StoreError) as error:  # the rows are stored: the end is still to be told

@@ -14,6 +14,18 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nalu_ray.printable import printable
 from nalu_ray.results.fields import Column
+BUDGET = (
+    "steps",
+    "batch",
+    "pool",
+    "shared_inputs",
+    "evaluations",
+    "test_size",
+    "test_images",
+    "validation_episodes",
+    "test_episodes",
+)
+"""Fields that say how long training was and on how much data a number was measured."""
 
 
 class _Spec(BaseModel):
@@ -96,8 +108,11 @@ class TableSpec(_Spec):
     solved_below: str | None = Field(
         None, description="metric that holds each seed's success threshold for the split it is in"
     )
+    reference_by: tuple[str, ...] = Field(
+        (), description="setting fields that the reference depends on beside the problem"
+    )
     models: Literal["rows", "columns"] | None = Field(
-        None, description="axis that is compared: where the best is bold and a reference is pooled"
+        None, description="axis that is compared: where the best is bold"
     )
     doubtful: tuple[tuple[str, str], ...] = Field(
         (), description="row and printed column of published values that are marked"
@@ -108,6 +123,11 @@ class TableSpec(_Spec):
     )
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one table a combination of values"
+    )
+    budget: tuple[str, ...] = Field(
+        BUDGET,
+        description="setting fields of a run's budget: changed from the preset, they make another "
+        "table; where they differ within one, the caption says so",
     )
 
     @property
@@ -153,6 +173,7 @@ class FigureSpec(_Spec):
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one figure a combination of values"
     )
+    budget: tuple[str, ...] = Field(BUDGET, description="as of a table")
 
 
 class TaskSpecs(_Spec):
@@ -189,3 +210,6 @@ def _texts(values: Any) -> Iterator[str]:
         yield from itertools.chain.from_iterable(map(_texts, (*values, *values.values())))
     elif isinstance(values, list | tuple):
         yield from itertools.chain.from_iterable(map(_texts, values))
+    presets: dict[str, tuple[str, ...]] = Field(
+        {}, description="ids of the settings of each shipped preset"
+    )

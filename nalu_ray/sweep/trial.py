@@ -245,7 +245,8 @@ class Trial:
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
         known = columns(find_task(self.spec.task).setting_type)
-        self.store.write(self.spec.setting, key, rows, manifest, beside, known=known)
+        about = self.spec.about
+        self.store.write(self.spec.setting, key, rows, manifest, beside, known=known, about=about)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from nalu_ray.results.analysis.curves import Curve, Panel, panels
 from nalu_ray.results.analysis.table import Heading
+from nalu_ray.results.budgets import Spent, describe
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.atomic import write_bytes
 
@@ -181,4 +182,10 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
     text = f"Line: {middle} over {count} seeds; band: {band}"
     lost = sum(c.stored - c.seeds for c in curves)
     text += f"; runs left out, not finite: {lost}" if lost else ""
-    return text + ("; shaded: training range." if spec.shade else ".")
+    spent = [
+        Spent(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
+        for panel in found
+        for curve in panel.curves
+    ]
+    text += "; shaded: training range." if spec.shade else "."
+    return f"{text} {describe(spent)}".rstrip()

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 KEY = ["task", "setting_id", "seed"]
 RUN = ["setting_id", "seed"]
 COLUMNS = [*KEY, "step", "split", "metric", "x", "value", "reason"]
+PRESET, CHANGES = "preset", "changes"
+ABOUT = (PRESET, CHANGES)  # what a row says beside its setting; null in older files
 COMPLETED = "completed"
 
 INTEGERS, FLOATS = ("seed", "step"), ("x", "value")
@@ -34,6 +36,9 @@ def check_whole(rows: pd.DataFrame) -> None:
             continue
         if not (values.between(-(2**63), 2**63 - 1) & (values % 1 == 0)).all():
             raise ValueError(f"{name}: a whole number of at most 64 bits is needed")
+def setting_fields(frame: pd.DataFrame) -> list[str]:
+    """Returns the columns that are fields of the setting."""
+    return [name for name in map(str, frame.columns) if name not in {*COLUMNS, *ABOUT}]
 
 
 def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:

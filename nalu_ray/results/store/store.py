@@ -8,6 +8,8 @@ unfinished trials go on from.
 Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason`` and one column for
 each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere). The last row
 of a seed has metric ``completed``: 1 when the seed ran to its end, 0 with a ``reason`` when not.
+``preset`` is the sweep that asked for the setting, and ``changes`` what the setting has otherwise
+than that preset, as JSON; older files lack both.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from nalu_ray.results.raw import Entry
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import files
 from nalu_ray.results.store.rows import (
+    ABOUT,
     COLUMNS,
     COMPLETED,
     FLOATS,
@@ -141,6 +144,7 @@ class Store:
         beside: Mapping[str, bytes] | None = None,
         *,
         known: Columns | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> str:
         """Adds one trial's rows and manifest and returns the trial's file name without its ending.
 
@@ -151,17 +155,19 @@ class Store:
             manifest: whatever else is to be kept, as JSON.
             beside: files of the trial's own, such as a trained agent, by the ending of their name.
             known: the types of the setting's fields; by default each value's own.
+            about: ``preset`` and ``changes``, a column each.
 
         Raises:
             StoreError: the rows could not be written; no file under a final name was touched.
             ValueError: a field of the setting has the name of a row's column, or a value cannot be
                 stored: a number of more than 64 bits, a text of more than 10,000 characters.
         """
-        taken = sorted(set(setting) & set(COLUMNS))
+        taken = sorted(set(setting) & {*COLUMNS, *ABOUT})
         if taken:
             raise ValueError(f"a setting's field cannot be called {', '.join(taken)}")
         columns = {name: _flat(value) for name, value in setting.items()}
         check_whole(rows)
+        columns |= about or {}
         frame = rows.assign(**{**columns, **key}).reindex(columns=[*COLUMNS, *columns])
         frame = frame.astype({**dict.fromkeys(FLOATS, float), **dict.fromkeys(INTEGERS, "int64")})
         frame["reason"] = frame["reason"].astype("string")
