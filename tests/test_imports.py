@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BASE = {"layers", "envs", "config", "resources", "seeding", "provenance"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
-PLAN = WORK | {"registry"}
+PLAN = WORK | {"registry", "source"}
 RUN = PLAN | {
     *("machine", "messages", "node", "oom", "placement", "plan", "progress", "scratch"),
     *("trial", "trial_spec"),
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rl": WORK,
     "tasks": WORK,
     "registry": WORK,
+    "source": {"config", "layers", "task"},
     "machine": set(),
     "messages": set(),
     "scratch": WORK,
