@@ -252,7 +252,9 @@ class Trial:
     def _provenance(self) -> dict[str, Any]:
         found = provenance()
         # a node of a cluster holds the code without its history
-        return found if found["commit"] is not None else {**found, "commit": self.spec.commit}
+        if found["commit"] is not None or self.spec.commit is None:
+            return found
+        return {**found, "commit": self.spec.commit, "no_commit": None}
 
 
 def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
