@@ -8,22 +8,29 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import nalu_ray
-
+HERE = Path(__file__).resolve().parent
+# where the user's settings of git are; every other variable may name a repository of its own
+KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 PACKAGES = ("nalu-ray", "torch", "ray", "numpy", "pandas", "gymnasium")
 
 
 @functools.cache
 def provenance() -> dict[str, Any]:
-    """Returns versions, commit, dirty flag and hardware of this process as plain values."""
+    """Returns versions, commit, dirty flag and hardware of this process as plain values.
+
+    ``dirty`` is of the source alone; ``no_commit`` says why there is no commit.
+    """
+    found = checkout(HERE)
     return {
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
-        "commit": commit(),
-        "dirty": None if (status := _git("status", "--porcelain")) is None else bool(status),
+        "commit": found.commit,
+        "dirty": found.dirty,
+        "no_commit": found.reason,
         "hardware": {
             "machine": platform.machine(),
             "processor": _processor(),
@@ -47,8 +54,49 @@ def code_digest() -> str:
 
 
 def commit() -> str | None:
-    """Returns the commit of the source; none outside a checkout."""
-    return _git("rev-parse", "HEAD")
+    """Returns the commit of the source; none outside a checkout of it."""
+    return checkout(HERE).commit
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The commit of some source and whether files differ from it, or why that is not known."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+    reason: str | None = None
+
+
+class _GitError(Exception):
+    """Git says no, and why."""
+
+
+@functools.cache
+def checkout(package: Path) -> Checkout:
+    """Returns what the repository that holds a package's source says; no other is asked.
+
+    Args:
+        package: folder of the package.
+    """
+    beside = package.with_name("envs")
+    try:
+        # fails in a repository that merely lies around: that of a project with the package in it
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
+        commit = _git(package, "rev-parse", "HEAD")
+        folders = [str(folder) for folder in (package, beside) if folder.is_dir()]
+        status = _git(package, "status", "--porcelain", "--", *folders)
+    except _GitError as error:
+        return Checkout(reason=_reason(str(error)))
+    return Checkout(commit, bool(status))
+
+
+def _reason(text: str) -> str:
+    if "dubious ownership" in text:
+        return "another user owns the checkout; git config --global --add safe.directory <its path>"
+    if "not a git repository" in text or "did not match any file" in text:
+        return "no git repository holds the source"
+    lines = text.strip().splitlines()
+    return lines[0] if lines else "git fails"
 
 
 def _version(package: str) -> str | None:
@@ -58,14 +106,25 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git(*arguments: str) -> str | None:
-    folder = Path(__file__).resolve().parent
+def _git(folder: Path, *arguments: str) -> str:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in KEPT}
+    environment = {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10, check=True
+            ["git", *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=True,
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
+    except subprocess.CalledProcessError as error:
+        raise _GitError(error.stderr) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _GitError("git is not to be had, or does not answer") from error
     return done.stdout.strip()
 
 

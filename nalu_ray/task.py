@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 
 import pandas as pd
 
-from nalu_ray.config import Setting
 from nalu_ray.results.fields import columns
+from nalu_ray.config import Setting, values_before
 from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ class Task(ABC, Generic[S]):
             figures=tuple(_labelled(figure, ("lines", "panels")) for figure in self.figures),
             axes=self.axes,
             fields=dict(columns(self.setting_type)),
+            added=values_before(self.setting_type),
         )
 
 

@@ -25,6 +25,7 @@ from nalu_ray.provenance import commit
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
+from nalu_ray.source import numbers_digest
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.messages import Messages
@@ -112,12 +113,23 @@ class _Planner:
             resources=resources,
             seed_step_microseconds=request.sweep.seed_step_microseconds,
             rerun_failed=request.options.rerun_failed,
+            rerun=request.options.rerun,
             command=f"python -m nalu_ray.tune {request.command}",
             commit=commit(),
             kept=states.blocks(request.store, request.task.name),
             preset=request.preset,
             changes=changes(request.task, request.preset, request.points),
+            codes=self._codes(),
         )
+
+    def _codes(self) -> dict[str, str]:
+        """Digests of the source for the settings that have rows."""
+        with_rows = {sid for sid, _ in self.stored}
+        return {
+            point.setting.id: numbers_digest(self.request.task, point.setting)
+            for point in self.request.points
+            if point.setting.id in with_rows
+        }
 
     def plan(self, capacity: Capacity, resources: Resources | None = None) -> Plan:
         job = replace(self.job, resources=resources or self.job.resources)

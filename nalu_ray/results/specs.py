@@ -188,6 +188,12 @@ class TaskSpecs(_Spec):
     fields: dict[str, Column] = Field(
         {}, description="setting fields -> type of their column, the same in every file"
     )
+    presets: dict[str, tuple[str, ...]] = Field(
+        {}, description="ids of the settings of each shipped preset"
+    )
+    added: dict[str, Any] = Field(
+        {}, description="fields that a later version added: the value of rows without them"
+    )
 
     @classmethod
     def read(cls, data: bytes) -> TaskSpecs:
@@ -210,6 +216,3 @@ def _texts(values: Any) -> Iterator[str]:
         yield from itertools.chain.from_iterable(map(_texts, (*values, *values.values())))
     elif isinstance(values, list | tuple):
         yield from itertools.chain.from_iterable(map(_texts, values))
-    presets: dict[str, tuple[str, ...]] = Field(
-        {}, description="ids of the settings of each shipped preset"
-    )
