@@ -72,6 +72,8 @@ def _list(name: str | None, preset: str) -> int:
     capacity = this_machine(gpus=False)
     if name is None:
         table = screen.list_tasks(list(registry.tasks().values()), preset, capacity)
+        for line in registry.everything().left_out:
+            print(f"warning: {line}", file=sys.stderr)
     else:
         table = screen.list_presets(registry.task(name), capacity)
     screen.console().print(table)

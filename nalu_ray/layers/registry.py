@@ -190,5 +190,5 @@ def _load_plugins() -> None:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             point.load()
-        except Exception as error:  # one broken package must not hide the rest
+        except (Exception, SystemExit) as error:  # one broken package must not hide the rest
             warnings.warn(f"layers of {point.value!r} left out: {error!r}", stacklevel=2)

@@ -12,7 +12,8 @@ from torch import Tensor
 from nalu_ray import layers
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.tasks._operands import operands, redraw, sections
+from nalu_ray.tasks._operands import Sections, operands, redraw, sections
+from nalu_ray.tasks._success import ONE_OPERAND, success_threshold
 from nalu_ray.training.fields import Init, LayerName, Options, PerLayer, Range, SupervisedSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
@@ -27,9 +28,7 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "square": lambda a, b: a * a,
     "sqrt": lambda a, b: a.sqrt(),
 }
-ONE_OPERAND = ("square", "sqrt")
 OBSERVED_EXAMPLES = 10_000
-WEIGHT_ERROR = 1e-5
 
 
 class StaticSetting(SupervisedSetting):
@@ -94,8 +93,12 @@ class StaticSetting(SupervisedSetting):
 def _operands(
     x: Tensor, setting: StaticSetting, seeds: Sequence[int], shared: bool = False
 ) -> tuple[Tensor, Tensor]:
+    return operands(x, _chosen(setting, seeds), shared)
+
+
+def _chosen(setting: StaticSetting, seeds: Sequence[int]) -> Sections:
     shape = (setting.inputs, setting.section, setting.overlap)
-    return operands(x, sections("static", tuple(seeds), *shape), shared)
+    return sections("static", tuple(seeds), *shape)
 
 
 def training_batch(setting: StaticSetting, streams: Streams) -> Batch:
@@ -175,12 +178,7 @@ def random_model_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int
         return mean_squared_error(random(*inputs), batch.targets.cpu())
 
 
-def almost_right_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
-    """Error of a model whose selecting weights are off by 1e-5 (Madsen and Johansen 2020, app.)."""
-    x = batch.inputs[0].double().cpu()
-    rest = x.sum(2)
-    a, b = (
-        (1 - WEIGHT_ERROR) * s + WEIGHT_ERROR * (rest - s) for s in _operands(x, setting, seeds)
-    )
-    exact = OPERATIONS[setting.op](*_operands(x, setting, seeds))
-    return (OPERATIONS[setting.op](a, b) - exact).square().mean(1)
+def success_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
+    """Error on an evaluation set below which each seed counts as solved, (R,)."""
+    chosen = _chosen(setting, seeds)
+    return success_threshold(setting.op, batch.inputs[0].cpu(), chosen)
