@@ -37,7 +37,12 @@ def call(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, list[
     [
         ("layer=a,b", {"layer": ["a", "b"]}),
         ("lr=1e-3,0.5", {"lr": [0.001, 0.5]}),
-        ("steps=50_000", {"steps": [50_000]}),
+        ("steps=1e3", {"steps": [1000]}),
+        ("steps=1_000", {"steps": ["1_000"]}),
+        ("lr=1_0,true", {"lr": ["1_0", "true"]}),
+        ("folder=[[x,y],[z]],{a,b}", {"folder": ["[[x,y],[z]]", "{a,b}"]}),
+        ("folder=[x,y", {"folder": ["[x,y"]}),
+        ("folder=1_0", {"folder": ["1_0"]}),
         ("clip=none,1,null", {"clip": [None, 1.0, None]}),
         ("folder=none", {"folder": ["none"]}),
         ("folder=[x,y],z", {"folder": ["[x,y]", "z"]}),
@@ -321,4 +326,4 @@ def test_help_of_a_task_shows_types_as_a_user_writes_them(
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert "float:float" in rows["train_range"]
     assert "float or str:..." in rows["gate_init"]
-    assert "name:int or float or str;..." in rows["options"]
+    assert "name:value;..." in rows["options"]

@@ -21,6 +21,7 @@ from nalu_ray.config import (
     parse_seeds,
 )
 from nalu_ray.resources import Resources
+from nalu_ray.training.fields import Range
 
 
 class Net(Setting):
@@ -28,6 +29,12 @@ class Net(Setting):
     op: str = Field("add", description="operation")
     lr: float = Field(0.1, gt=0, description="rate")
     hidden: int = Field(2, description="units")
+    clip: float | None = Field(None, gt=0, description="norm")
+    span: Range = Field((0.0, 1.0), description="range")
+    start: float = Field(0.5, description="read by nalu alone")
+
+    def unread(self) -> dict[str, str]:
+        return {} if self.layer == "nalu" else {"start": f"{self.layer} has no start"}
 
 
 def preset(**values: Any) -> Preset:
@@ -162,6 +169,49 @@ def test_points_that_become_equal_are_one_with_all_seeds() -> None:
     (point,) = expand(sweep, Net, {})
     assert point.setting == Net()
     assert point.seeds == (0, 1, 5)
+
+
+# -- what is not read ------------------------------------------------------------------------------
+
+
+def test_a_field_is_varied_where_it_is_read() -> None:
+    sweep = preset(
+        axes={"layer": ["nac", "nalu"]},
+        overrides=[{"when": {"layer": ["nac"]}, "set": {"start": 0.75}}],
+    )
+    assert values(expand(sweep, Net, {"start": [1, 2]}), "layer", "start") == [
+        ("nac", 0.75),
+        ("nalu", 1.0),
+        ("nalu", 2.0),
+    ]
+
+
+def test_an_axis_of_a_sweep_is_not_varied_where_it_is_not_read() -> None:
+    sweep = preset(axes={"layer": ["nac", "nalu"], "start": [1, 2]}, seeds=3)
+    assert values(expand(sweep, Net, {}), "layer", "start") == [
+        ("nac", 0.5),
+        ("nalu", 1.0),
+        ("nalu", 2.0),
+    ]
+    # the command line took its readers away, and did not ask for it
+    assert values(expand(sweep, Net, {"layer": ["nac"]}), "start") == [(0.5,)]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "changes"),
+    [
+        ({}, {"start": [1.0, 2.0]}),
+        ({"axes": {"layer": ["nac", "relu"]}}, {"start": [1.0, 2.0]}),
+        ({"axes": {"layer": ["nac", "relu"], "start": [1.0, 2.0]}}, {}),
+        ({"axes": {"layer": ["nalu"]}}, {"layer": ["relu"], "start": ["1", 2]}),
+    ],
+)
+def test_a_field_that_nothing_reads_is_refused(
+    sweep: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    (told,) = mistakes(preset(**sweep), Net, changes)
+    assert told.startswith("start=1.0, 2.0: it would change nothing, as ")
+    assert told.endswith(" has no start")
 
 
 # -- mistakes --------------------------------------------------------------------------------------
