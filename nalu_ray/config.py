@@ -153,6 +153,8 @@ def _explain_one(item: ErrorDetails) -> str:
     if item["type"] == "literal_error":
         allowed = re.findall(r"'([^']*)'", item.get("ctx", {}).get("expected", ""))
         message = did_you_mean("value", str(item["input"]), allowed)
+    if isinstance(item["input"], str):  # some messages repeat it
+        message = message.replace(repr(item["input"]), shown(item["input"]))
     if not field:  # a rule over several fields: its message names them
         return message
     value = "" if item["type"] == "missing" else f"={shown(item['input'])}"

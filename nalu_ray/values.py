@@ -27,14 +27,15 @@ _OPENING, _CLOSING = "[{(", ")}]"
 def shown(value: object, most: int = SHOWN) -> str:
     """Returns a value as messages show it, on one line and no longer than ``most`` characters."""
     try:
-        text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+        text = repr(value)
     except ValueError:  # Python writes out no whole number of more than 4,300 digits
         text = "a number of thousands of digits"
     return short(text, most)
 
 
 def short(text: str, most: int = SHOWN) -> str:
-    """Returns a text, or its beginning and an ellipsis."""
+    """Returns a text on one line, or its beginning and an ellipsis."""
+    text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

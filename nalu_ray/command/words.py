@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
 from nalu_ray.results.store.store import StoreError
-from nalu_ray.values import Reader, short, split
+from nalu_ray.values import LARGEST, Reader, short, shown, split
 
 
 class Exit(IntEnum):
@@ -59,6 +60,26 @@ class Parser(argparse.ArgumentParser):
         flags = [name for action in self._actions for name in action.option_strings]
         line = did_you_mean("option", word.partition("=")[0], flags)
         return f"{line.split(' Allowed: ')[0]} --help lists them"
+
+
+def whole(text: str) -> int:
+    """Reads a flag's whole number of up to 64 bits, for argparse."""
+    try:
+        if "_" not in text and abs(number := int(text)) <= LARGEST:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{shown(text)}: a whole number is needed")
+
+
+def number(text: str) -> float:
+    """Reads a flag's finite number, for argparse."""
+    try:
+        if "_" not in text and math.isfinite(found := float(text)):
+            return found
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{shown(text)}: a number is needed")
 
 
 def _is_utf8(word: str) -> bool:
