@@ -57,9 +57,12 @@ class SupervisedSetting(Setting):
         description="seeds share the stream of training inputs (faster, no longer independent)",
     )
 
-    def built(self) -> Sequence[layers.LayerEntry]:
-        """Returns what is built by name; the field ``options`` and ``OPTION_FIELDS`` go to it."""
-        return ()
+    def built(self) -> Sequence[layers.LayerEntry] | None:
+        """Returns what is built by name; the field ``options`` and ``OPTION_FIELDS`` go to it.
+
+        Unless it is told, no field is taken for unread and no option is typed.
+        """
+        return None
 
     def unread(self) -> dict[str, str]:
         idle = {
@@ -70,6 +73,8 @@ class SupervisedSetting(Setting):
         if self.schedule == "constant":
             idle["lr_end"] = "schedule=constant never leaves lr"
         entries = self.built()
+        if entries is None:
+            return idle
         known = {option for entry in entries for option in entry.options}
         names = " and ".join(dict.fromkeys(entry.name for entry in entries)) or "a linear layer"
         for name, option in self.OPTION_FIELDS.items():
@@ -84,14 +89,15 @@ class SupervisedSetting(Setting):
         So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is no text.
         """
         given: Mapping[str, Any] = getattr(self, "options", {})
-        if not given:
+        entries = self.built()
+        if not given or entries is None:
             return self
         fields = {
             option: name
             for name, option in self.OPTION_FIELDS.items()
             if name in type(self).model_fields
         }
-        types = {name: kind for entry in self.built() for name, kind in entry.option_types.items()}
+        types = {name: kind for entry in entries for name, kind in entry.option_types.items()}
         typed = {}
         for name, value in given.items():
             if name in types and name in fields:
