@@ -45,7 +45,7 @@ def code_digest() -> str:
     """Returns a digest of this package's source as it lies here, whatever its history says."""
     digest = hashlib.sha256()
     # Beside each other, whatever else is called envs: see nalu_ray.envs.
-    root = Path(nalu_ray.__file__).resolve().parents[1]
+    root = HERE.parent
     for folder in (root / "envs", root / "nalu_ray"):
         for file in sorted(folder.rglob("*.py")):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0")

@@ -29,7 +29,7 @@ from nalu_ray.source import numbers_digest
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.messages import Messages
-from nalu_ray.sweep.placement import crowded, shared
+from nalu_ray.sweep.placement import crowded, shared, size
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.trial_spec import TrialSpec
@@ -143,10 +143,10 @@ class _Planner:
 
         task, resources = self.request.task, crowded(self.job.resources, capacity)
 
-        def size(trial: TrialSpec) -> int:
-            return task.memory(task.setting_type.model_validate(trial.setting), len(trial.seeds))
+        def bytes_of(trial: TrialSpec) -> int:
+            return size(task, task.setting_type.model_validate(trial.setting), len(trial.seeds))
 
-        largest = max(self.plan(capacity, resources).trials, key=size)
+        largest = max(self.plan(capacity, resources).trials, key=bytes_of)
         return self.plan(capacity, shared(resources, *ray.measure_gpu(largest)))
 
 

@@ -74,6 +74,10 @@ class RecurrentSetting(SupervisedSetting):
         32, ge=1, description="hidden units of the random LSTM that is 100 in Table 9"
     )
 
+    def built(self) -> Sequence[layers.LayerEntry]:
+        cell, name = layers.get_cell(self.layer), self.layer
+        return (cell, layers.get(name)) if name in layers.names() else (cell,)
+
     @model_validator(mode="after")
     def _possible(self) -> RecurrentSetting:
         if len(self.gate_init) > 2:

@@ -67,6 +67,9 @@ class StaticSetting(SupervisedSetting):
         {}, description="further arguments of the layer, as name:value;name:value"
     )
 
+    def built(self) -> Sequence[layers.LayerEntry]:
+        return (layers.get(self.layer),)
+
     @model_validator(mode="after")
     def _possible(self) -> StaticSetting:
         span = 2 * self.section - self.overlap
