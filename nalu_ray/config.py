@@ -19,11 +19,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic_core import ErrorDetails, to_jsonable_python
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, to_jsonable_python
 
-from nalu_ray.printable import check_text
 from nalu_ray import strict_yaml
+from nalu_ray.printable import check_text
 from nalu_ray.resources import Resources
 from nalu_ray.strict_yaml import YAMLError
 from nalu_ray.values import LARGEST, Plain, Reader, reason, short, shown

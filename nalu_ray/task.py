@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 
 import pandas as pd
 
-from nalu_ray.results.fields import columns
 from nalu_ray.config import Setting, values_before
 from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
+from nalu_ray.results.store.columns import columns
 
 if TYPE_CHECKING:
     import torch

@@ -14,24 +14,24 @@ from rich.console import Console
 from rich.text import Text
 
 from nalu_ray import registry
-from nalu_ray.changes import changes, members
 from nalu_ray.command import screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
 from nalu_ray.printable import printable
-from nalu_ray.provenance import commit
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
-from nalu_ray.source import numbers_digest
+from nalu_ray.sweep.changes import changes, members
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.placement import crowded, shared, size
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import commit
+from nalu_ray.sweep.source import numbers_digest
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:

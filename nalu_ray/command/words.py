@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
 from nalu_ray.printable import printable
 from nalu_ray.results.store.store import ReadError, StoreError
-from nalu_ray.stopping import StoppedError
+from nalu_ray.sweep.stopping import StoppedError
 from nalu_ray.values import LARGEST, Reader, short, shown, split
 
 

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nalu_ray.printable import printable
-from nalu_ray.results.fields import Column
+from nalu_ray.results.store.columns import Column
+
 BUDGET = (
     "steps",
     "batch",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.stopping import StoppedError
-from nalu_ray.streams import forgiving
 from nalu_ray.sweep.node import NodeError, check_node
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.scratch import MARK, TUNE, scratch
+from nalu_ray.sweep.stopping import StoppedError
+from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import Trial
 
 

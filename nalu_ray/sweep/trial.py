@@ -19,15 +19,14 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray import stopping
-from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
-from nalu_ray.results.fields import columns
 from nalu_ray.results.store import states
+from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.source import numbers_digest
-from nalu_ray.sweep import oom
+from nalu_ray.sweep import oom, stopping
+from nalu_ray.sweep.provenance import provenance
+from nalu_ray.sweep.source import numbers_digest
 from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 

@@ -20,7 +20,7 @@ class TrialSpec(BaseModel):
         code: digest of the source that must run it; empty for any.
         preset: of the sweep that asked for it; empty for none.
         changes: fields of the setting that the preset has otherwise, see
-            :func:`nalu_ray.changes.changes`.
+            :func:`nalu_ray.sweep.changes.changes`.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from pyarrow import fs
 
 from nalu_ray.printable import LONGEST
-from nalu_ray.results import raw, seal
+from nalu_ray.results.store import raw, seal
 
 _DEEPEST = 4
 

@@ -21,10 +21,9 @@ import pytest
 
 from nalu_ray.printable import printable
 from nalu_ray.registry import task
-from nalu_ray.results import footer, raw, seal
-from nalu_ray.results.fields import columns
 from nalu_ray.results.specs import Measure, TaskSpecs
-from nalu_ray.results.store import files
+from nalu_ray.results.store import files, footer, raw, seal
+from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.store import COLUMNS, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[2]

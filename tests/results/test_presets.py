@@ -14,6 +14,7 @@ from rich.console import Console
 
 from nalu_ray import report
 from nalu_ray.results.analysis.curves import panels
+from nalu_ray.results.analysis.groups import sweeps
 from nalu_ray.results.analysis.paired import paired
 from nalu_ray.results.analysis.table import Table, build, build_each
 from nalu_ray.results.output.figures import draw
@@ -21,7 +22,6 @@ from nalu_ray.results.output.formats import FORMATS, tidy
 from nalu_ray.results.output.grid import captions, spread, statistics
 from nalu_ray.results.output.save import Stored, present
 from nalu_ray.results.output.terminal import show
-from nalu_ray.results.presets import sweeps
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, TaskSpecs
 from nalu_ray.results.store.store import Store
 from tests.results.samples import TABLE_7, fill, frame, full_static, mse, run

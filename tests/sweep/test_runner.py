@@ -28,7 +28,6 @@ from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.trial import Trial
 from nalu_ray.sweep.trial_spec import TrialSpec
 from nalu_ray.training import supervised
-
 from tests.conftest import PYTHONPATH
 
 WRONG = ("no", "raise", "diverge")

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results.analysis import selection
+from nalu_ray.results.analysis.budgets import values_of
 from nalu_ray.results.analysis.statistics import Floats, median_interval
 from nalu_ray.results.analysis.table import Heading, headings
 from nalu_ray.results.analysis.text import stored_column
-from nalu_ray.results.budgets import values_of
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.rows import RUN
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from nalu_ray.results.analysis.groups import Sweep
 from nalu_ray.results.analysis.text import in_full
-from nalu_ray.results.presets import Sweep
 from nalu_ray.results.specs import FigureSpec, TableSpec
 from nalu_ray.results.store.rows import RUN
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nalu_ray.results import budgets, published, references
-from nalu_ray.results.analysis import selection
+from nalu_ray.results import published
+from nalu_ray.results.analysis import budgets, references, selection
+from nalu_ray.results.analysis.groups import Members, Sweep, sweeps
 from nalu_ray.results.analysis.paired import Place, with_differences
 from nalu_ray.results.analysis.problems import problems
 from nalu_ray.results.analysis.table_cell import Cell, measured, reference
 from nalu_ray.results.analysis.text import number, stored_column
-from nalu_ray.results.presets import Members, Sweep, sweeps
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.results.store.rows import COMPLETED, RUN, setting_fields
@@ -81,7 +81,7 @@ class Table:
 def build_each(spec: TableSpec, rows: pd.DataFrame, members: Members | None = None) -> list[Table]:
     """Fills a table for each preset and each problem of stored rows, which are never mixed.
 
-    See :func:`build`, and for ``members`` :func:`nalu_ray.results.presets.sweeps`.
+    See :func:`build`, and for ``members`` :func:`nalu_ray.results.analysis.groups.sweeps`.
     """
     return [
         replace(table, sweep=sweep)

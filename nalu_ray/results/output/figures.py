@@ -15,9 +15,9 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from nalu_ray.results.analysis.budgets import Spent, describe
 from nalu_ray.results.analysis.curves import Curve, Panel, panels
 from nalu_ray.results.analysis.table import Heading
-from nalu_ray.results.budgets import Spent, describe
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.atomic import write_bytes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nalu_ray.results import raw
+from nalu_ray.results.store import raw
 
 
 def write_bytes(path: Path, data: bytes) -> Path:

@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from nalu_ray.printable import printable
-from nalu_ray.results import footer, raw, seal
-from nalu_ray.results.fields import Columns
-from nalu_ray.results.raw import Entry
-from nalu_ray.results.store import origin
-from nalu_ray.results.typed import typed
+from nalu_ray.results.store import footer, origin, raw, seal
+from nalu_ray.results.store.columns import Columns
+from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import COLUMNS, LATER, SCHEMA
+from nalu_ray.results.store.typed import typed
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ def write_whole(filesystem: fs.FileSystem, path: str, data: bytes, *, settle: bo
         filesystem: where to.
         path: in it.
         data: all of it.
-        settle: also wait for the folder; see :func:`nalu_ray.results.raw.write_local`.
+        settle: also wait for the folder; see :func:`nalu_ray.results.store.raw.write_local`.
 
     Raises:
         OSError: it could not be written; nothing is left behind.

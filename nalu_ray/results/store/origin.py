@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nalu_ray.printable import check_text
-from nalu_ray.results.fields import Columns
+from nalu_ray.results.store.columns import Columns
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
-from nalu_ray.results.typed import check_texts, typed
+from nalu_ray.results.store.typed import check_texts, typed
 
 WRITTEN = b"nalu_ray.written_ns"
 DIGEST = b"nalu_ray.setting_sha256"

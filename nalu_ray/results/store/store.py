@@ -27,11 +27,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from nalu_ray.printable import printable
-from nalu_ray.results import raw
-from nalu_ray.results.fields import Columns
-from nalu_ray.results.raw import Entry
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import files
+from nalu_ray.results.store import files, raw
+from nalu_ray.results.store.columns import Columns
+from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import (
     ABOUT,
     CODE,
@@ -46,7 +45,7 @@ from nalu_ray.results.store.rows import (
     endings,
     only,
 )
-from nalu_ray.results.typed import check_texts, typed
+from nalu_ray.results.store.typed import check_texts, typed
 
 __all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
 

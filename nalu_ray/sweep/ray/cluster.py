@@ -19,10 +19,10 @@ import ray
 import yaml
 
 from nalu_ray.config import ConfigError
-from nalu_ray.stopping import StoppedError
 from nalu_ray.sweep.machine import Capacity, Node
 from nalu_ray.sweep.ray.liveness import muted
 from nalu_ray.sweep.ray.own import starting
+from nalu_ray.sweep.stopping import StoppedError
 
 # what is shown is ours, loggers are asked for, and Ctrl-C is for the command
 QUIET = {

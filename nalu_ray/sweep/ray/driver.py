@@ -12,14 +12,12 @@ from ray import tune
 from ray.tune.experiment import Trial as Trials
 from ray.tune.result import DONE
 
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.stopping import StoppedError, raise_storage, storage
-from nalu_ray.streams import forgiving
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.node import NodeError
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.ray.callbacks import Guarded
 from nalu_ray.sweep.ray.failures import describe, failure, watch_failures
 from nalu_ray.sweep.ray.liveness import watched
@@ -27,6 +25,8 @@ from nalu_ray.sweep.ray.tensorboard import Curves
 from nalu_ray.sweep.ray.waiting import Waiting
 from nalu_ray.sweep.ray.worker import Slot
 from nalu_ray.sweep.scratch import MARK, TUNE, discard, scratch
+from nalu_ray.sweep.stopping import StoppedError, raise_storage, storage
+from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
 RETRIES = 3

@@ -18,10 +18,10 @@ from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray.results.store import states
-from nalu_ray.streams import forgiving
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.node import check_node
+from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import Report, Trial, TrialSpec
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nalu_ray.layers.cells._memory import Memory
+from nalu_ray.layers.cells.unit_cell._memory import Memory
 from numpy.typing import NDArray
 from torch import Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from nalu_ray.layers.cells._memory import Memory, Request, access, empty
+from nalu_ray.layers.cells.unit_cell._memory import Memory, Request, access, empty
 from torch import Tensor
 
 SLOTS, WIDTH = 5, 3

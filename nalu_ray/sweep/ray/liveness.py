@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import ray
 
-from nalu_ray.stopping import StoppedError
+from nalu_ray.sweep.stopping import StoppedError
 
 POLL_SECONDS = 1.0
 TIMEOUT_SECONDS = 5.0

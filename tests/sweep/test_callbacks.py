@@ -6,12 +6,12 @@ import io
 from typing import Any
 
 import pytest
-from nalu_ray.sweep.ray.callbacks import Guarded
 from ray import tune
 from rich.console import Console
 
 from nalu_ray.config import ConfigError
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.ray.callbacks import Guarded
 from nalu_ray.sweep.ray.driver import _finished
 
 

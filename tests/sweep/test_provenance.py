@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nalu_ray import provenance
-from nalu_ray.provenance import Checkout, checkout
+from nalu_ray.sweep import provenance
+from nalu_ray.sweep.provenance import Checkout, checkout
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 

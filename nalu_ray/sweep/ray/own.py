@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-from nalu_ray.sweep.ray.liveness import muted
 from ray._private import ray_constants
 
 from nalu_ray.config import ConfigError
 from nalu_ray.sweep.ray.failures import describe
+from nalu_ray.sweep.ray.liveness import muted
 
 # Ray's own name for it; a value that is set already is left, 1 for this machine's own address
 ADDRESS_FLAG = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR

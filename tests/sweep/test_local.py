@@ -16,7 +16,7 @@ import pytest
 from nalu_ray import tune
 from nalu_ray.command.words import Exit
 from nalu_ray.results.store.store import Store
-from nalu_ray.streams import Forgiving, forgiving
+from nalu_ray.sweep.streams import Forgiving, forgiving
 from nalu_ray.sweep.trial import Trial
 
 from .conftest import PYTHONPATH

@@ -12,7 +12,7 @@ import pytest
 
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.stopping import storage
+from nalu_ray.sweep.stopping import storage
 from nalu_ray.sweep.trial import Trial
 
 from .test_trial import endings, spec, stored

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from nalu_ray import layers, registry, source
+from nalu_ray import layers, registry
 from nalu_ray.layers.registry import Registry, _layers
+from nalu_ray.sweep import source
 
 UNIT = """
     from torch import nn

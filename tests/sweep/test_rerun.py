@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from nalu_ray import source, tune
+from nalu_ray import tune
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep import source
 
 LINE = "fake layer=a,b lr=1 seeds=3 --local"
 
