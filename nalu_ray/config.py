@@ -67,8 +67,6 @@ class Setting(Plain):
     def _can_be_stored(self) -> Setting:
         for name in type(self).model_fields:
             value = getattr(self, name)
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise ValueError(f"{name}: a whole number of at most 64 bits is needed")
             if isinstance(value, str):
                 check_text(name, value)
         return self

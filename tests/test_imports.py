@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = {"layers", "envs", "config", "printable", "resources", "seeding", "provenance"}
+BASE = {"layers", "envs", "config", "printable", "resources", "seeding", "strict_yaml", "values"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
 # Area -> the areas it may import besides itself. An area is a module or package directly below
@@ -18,11 +18,12 @@ PLAN = WORK | {"registry"}
 MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "envs": set(),
-    "config": {"printable", "resources"},
+    "config": {"printable", "resources", "strict_yaml", "values"},
     "printable": set(),
-    "resources": set(),
+    "resources": {"values"},
+    "strict_yaml": set(),
+    "values": {"strict_yaml"},
     "seeding": set(),
-    "provenance": set(),
     "results": {"config", "printable"},
     "task": WORK,
     "training": WORK - {"rl"},
@@ -36,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": PLAN | {"command", "sweep", "sweep.ray"},
     "report": PLAN | {"command", "sweep"},
     "predict": PLAN | {"command", "sweep"},
-    "cluster": {"command", "config"},
+    "cluster": {"command", "config", "strict_yaml", "values"},
     "watch": PLAN | {"command", "sweep"},
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}

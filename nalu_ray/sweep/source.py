@@ -21,7 +21,7 @@ from nalu_ray.task import Task
 
 PARTS = (
     *("nalu_ray.layers", "nalu_ray.training", "nalu_ray.data", "nalu_ray.rl", "nalu_ray.tasks"),
-    *("nalu_ray.seeding", "nalu_ray.task", "envs"),
+    *("nalu_ray.seeding", "nalu_ray.task", "nalu_ray.envs", "envs"),
 )
 
 

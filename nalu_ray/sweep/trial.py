@@ -232,7 +232,7 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         buffer = io.BytesIO()
-        about = {"seconds": self.seconds, "step": step}
+        about: dict[str, Any] = {"seconds": self.seconds, "step": step}
         about |= {"commit": self.made_by["commit"], "code": self.code}
         torch.save({"run": self._running().state_dict(), **about}, buffer)
         try:
@@ -258,7 +258,8 @@ class Trial:
             **(self.made_by or {**self._provenance(), "code": self.code}),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id, "code": self.code}
-        known = columns(find_task(self.spec.task).setting_type)
+        # a setting that is wrong has values of any type
+        known = None if self.code is None else columns(find_task(self.spec.task).setting_type)
         about = self.spec.about
         self.store.write(self.spec.setting, key, rows, manifest, beside, known=known, about=about)
 

@@ -82,7 +82,7 @@ def test_values_are_wanted_as_on_the_command_line(
 def test_what_there_is_is_told_as_it_is_asked_for(tmp_path: Path) -> None:
     store(tmp_path, "a", {"kind": [3, 5], "score": 1.0}, {"kind": {"a": True}, "score": 1.0})
     with pytest.raises(ConfigError, match=r"kind=3:6 in .*; there is kind: 3:5, a:true$"):
-        best(str(tmp_path), "task", KIND, {"kind": "3:6"})
+        best(str(tmp_path), "task", KIND, {"kind": "3:6"}, as_found)
 
 
 def test_what_cannot_be_read_is_named_and_skipped(
