@@ -13,7 +13,7 @@ from tests.test_contributing import example
 ROOT = Path(__file__).parents[1]
 POINTS = "[nalu_ray.tasks]\nmean = mean\n\n[nalu_ray.layers]\nclamped = clamped\n"
 CHOSEN = "mean or clamped"
-TESTS = ["test_every_task.py", "layers/test_every_layer.py", "layers/test_every_cell.py"]
+TESTS = ["test_every_task.py", "layers/test_every_layer.py", "layers/cells/test_every_cell.py"]
 
 
 def test_the_examples_as_a_package_pass_every_test_that_ours_pass(tmp_path: Path) -> None:

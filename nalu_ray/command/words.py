@@ -99,16 +99,13 @@ def guarded(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()  # a reader that is gone shows here, not when the interpreter ends
         return code
-    except ReadError as error:  # the storage's doing, not the user's
+    except (ReadError, StoppedError) as error:  # the storage's or Ray's doing, not the user's
         print(f"error: {printable(error)}", file=sys.stderr)
         return Exit.STOPPED
     except (ConfigError, StoreError) as error:
         for line in _lines(getattr(error, "messages", [str(error)])):
             print(f"error: {line}", file=sys.stderr)
         return Exit.USAGE
-    except StoppedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return Exit.STOPPED
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
