@@ -19,16 +19,17 @@ from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import commit
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
+from nalu_ray.sweep.changes import changes, members
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.placement import crowded, shared
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import commit
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class _Planner:
             command=f"python -m nalu_ray.tune {request.command}",
             commit=commit(),
             kept=states.blocks(request.store, request.task.name),
+            preset=request.preset,
+            changes=changes(request.task, request.preset, request.points),
         )
 
     def plan(self, capacity: Capacity, resources: Resources | None = None) -> Plan:
@@ -134,7 +137,8 @@ class _Planner:
 
 def _run(request: Request, console: Console) -> int:
     """Plans, runs what is missing where it is to run, and tells how it ended."""
-    request.store.write_specs(request.task.specs())
+    specs = request.task.specs()
+    request.store.write_specs(specs.model_copy(update={"presets": members(request.task)}))
     with contextlib.ExitStack() as stack:
         capacity, session = _expected(request), None
         if not capacity.known:
@@ -210,7 +214,7 @@ def _end(
     if not request.options.quiet:
         folder, written = str(Path(store.folder or ".", "report")), []
         try:
-            written = present(store, name, console, folder)
+            written = present(store, name, console, folder, {p.setting.id for p in plan.points})
         except BrokenPipeError:
             raise
         except (OSError, StoreError) as error:  # the rows are stored: the end is still to be told

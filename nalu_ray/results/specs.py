@@ -10,6 +10,19 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+BUDGET = (
+    "steps",
+    "batch",
+    "pool",
+    "shared_inputs",
+    "evaluations",
+    "test_size",
+    "test_images",
+    "validation_episodes",
+    "test_episodes",
+)
+"""Fields that say how long training was and on how much data a number was measured."""
+
 
 class _Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -89,8 +102,11 @@ class TableSpec(_Spec):
     solved_below: str | None = Field(
         None, description="metric that holds each seed's success threshold for the split it is in"
     )
+    reference_by: tuple[str, ...] = Field(
+        (), description="setting fields that the reference depends on beside the problem"
+    )
     models: Literal["rows", "columns"] | None = Field(
-        None, description="axis that is compared: where the best is bold and a reference is pooled"
+        None, description="axis that is compared: where the best is bold"
     )
     doubtful: tuple[tuple[str, str], ...] = Field(
         (), description="row and printed column of published values that are marked"
@@ -101,6 +117,11 @@ class TableSpec(_Spec):
     )
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one table a combination of values"
+    )
+    budget: tuple[str, ...] = Field(
+        BUDGET,
+        description="setting fields of a run's budget: changed from the preset, they make another "
+        "table; where they differ within one, the caption says so",
     )
 
     @property
@@ -146,6 +167,7 @@ class FigureSpec(_Spec):
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one figure a combination of values"
     )
+    budget: tuple[str, ...] = Field(BUDGET, description="as of a table")
 
 
 class TaskSpecs(_Spec):
@@ -157,3 +179,6 @@ class TaskSpecs(_Spec):
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
     axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")
+    presets: dict[str, tuple[str, ...]] = Field(
+        {}, description="ids of the settings of each shipped preset"
+    )

@@ -21,7 +21,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nalu_ray.config import Point
@@ -76,7 +76,8 @@ class Plan:
 class Job:
     """What the command line says beside the points: where rows go and what a trial may use.
 
-    ``kept`` has the setting and the seeds of each state that an unfinished trial left there.
+    ``kept`` has the setting and the seeds of each state that an unfinished trial left there;
+    ``changes`` the fields of each setting, by its id, that ``preset`` has otherwise.
     """
 
     out: str
@@ -86,6 +87,8 @@ class Job:
     command: str = ""
     commit: str | None = None
     kept: Sequence[tuple[str, Block]] = ()
+    preset: str = ""
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def make_plan(
@@ -218,6 +221,8 @@ def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job:
         gpus=job.resources.gpus,
         memory=need(task, point, len(seeds)),
         processes=task.processes(point.setting),
+        preset=job.preset,
+        changes=dict(job.changes.get(point.setting.id, {})),
     )
 
 

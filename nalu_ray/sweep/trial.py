@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COLUMNS, COMPLETED, Store, StoreError
 from nalu_ray.sweep import oom
+from nalu_ray.sweep.provenance import provenance
 from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 
@@ -232,7 +232,7 @@ class Trial:
             **(self.made_by or self._provenance()),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
-        self.store.write(self.spec.setting, key, rows, manifest, beside)
+        self.store.write(self.spec.setting, key, rows, manifest, beside, about=self.spec.about)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()

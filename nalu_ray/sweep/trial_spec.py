@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ class TrialSpec(BaseModel):
     Attributes:
         mark: of the results folder, see :class:`nalu_ray.results.store.store.Store`.
         code: digest of the source that must run it; empty for any.
+        preset: of the sweep that asked for it; empty for none.
+        changes: fields of the setting that the preset has otherwise, see
+            :func:`nalu_ray.sweep.changes.changes`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,6 +40,15 @@ class TrialSpec(BaseModel):
     processes: int = 0
     mark: str = ""
     code: str = ""
+    preset: str = ""
+    changes: dict[str, Any] = {}
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What each row says beside the setting, a column each."""
+        if not self.preset:
+            return {}
+        return {"preset": self.preset, "changes": json.dumps(self.changes, sort_keys=True)}
 
     @property
     def share(self) -> float:

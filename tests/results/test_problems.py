@@ -181,7 +181,7 @@ def test_the_page_has_each_problem(store: Store, tmp_path: Path) -> None:
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     for label in (WIDE_LABEL, NARROW_LABEL):
         assert f"Small. Data: {label}." in text
-        assert f'alt="Learning. Data: {label}."' in text
+        assert f'alt="Learning. Data: {label}. Preset: not recorded."' in text
 
 
 def test_file_names_stay_short_and_apart() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
 from nalu_ray.results.analysis import selection
+from nalu_ray.results.analysis.budgets import values_of
 from nalu_ray.results.analysis.statistics import Floats, median_interval
 from nalu_ray.results.analysis.table import Heading, headings
 from nalu_ray.results.analysis.text import stored_column
@@ -23,7 +25,8 @@ _LINE, _PANEL = "_line", "_panel"
 class Curve:
     """One line: its heading, points ``x`` of (P,), and over seeds ``middle``, ``low``, ``high``.
 
-    ``seeds`` were drawn; ``stored`` counts also those without a finite point.
+    ``seeds`` were drawn; ``stored`` counts also those without a finite point. ``budget`` has the
+    fields of its setting that ``FigureSpec.budget`` names, as texts.
     """
 
     heading: Heading
@@ -33,6 +36,7 @@ class Curve:
     high: Floats
     seeds: int
     stored: int
+    budget: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,17 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     if spec.panels is not None:
         places = headings(spec.panels, frame[_PANEL].unique())
     drawn = frame[frame["metric"] == spec.metric]
+    spent = values_of(drawn.drop_duplicates("setting_id"), spec.budget)
     found = []
     for place in places:
         here = drawn[drawn[_PANEL] == place.key]
-        scale = _scale(spec, frame[frame[_PANEL] == place.key])
         curves = []
         for line in headings(spec.lines, here[_LINE].unique()):
             piece = _one_setting(here[here[_LINE] == line.key], scores)
             if len(piece):
-                curves.append(_curve(spec, line, piece, scale))
+                sid = str(piece["setting_id"].iloc[0])
+                scale = _scale(spec, frame[frame["setting_id"] == sid])
+                curves.append(replace(_curve(spec, line, piece, scale), budget=spent[sid]))
         if curves:
             found.append(Panel(place.label, tuple(curves)))
     return tuple(found)
@@ -81,7 +87,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
 def mean_band(values: Floats, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
     """95 % percentile bootstrap of the mean, all points at once.
 
-    The same resamples as :func:`~nalu_ray.results.analysis.statistics.bootstrap_interval`, so equal
+    The same resamples as :func:`nalu_ray.results.analysis.statistics.bootstrap_interval` draws, so equal
     numbers; whole seeds are drawn, and one matrix product serves every point.
 
     Args:
@@ -111,6 +117,7 @@ def _one_setting(piece: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(spec: FigureSpec, frame: pd.DataFrame) -> float:
+    """What brings the reference of one setting, whose rows these are, to 100."""
     if spec.relative_to is None:
         return 1.0
     base = selection.per_seed(frame, spec.relative_to, spec.split)

@@ -14,7 +14,7 @@ from nalu_ray.results.analysis.statistics import Floats, Interval, median_interv
 from nalu_ray.results.analysis.table_cell import Cell
 from nalu_ray.results.analysis.text import stored_column
 from nalu_ray.results.specs import Measure, Selection, TableSpec
-from nalu_ray.results.store.rows import COLUMNS
+from nalu_ray.results.store.rows import setting_fields
 
 Place = tuple[str, str, str]
 
@@ -75,8 +75,8 @@ def _names(
     settings: pd.DataFrame, group: str, values: tuple[str, str], dependent: Collection[str]
 ) -> pd.Series[str]:
     """The value of each setting that has one of two, by its id; all else must be equal."""
-    if group not in settings:
-        raise ValueError(did_you_mean("field", group, {*map(str, settings)} - {*COLUMNS}))
+    if group not in setting_fields(settings):
+        raise ValueError(did_you_mean("field", group, setting_fields(settings)))
     names = stored_column(settings, group)
     for value in values:
         if value not in set(names):
@@ -140,5 +140,5 @@ def with_differences(
 
 def _differing(settings: pd.DataFrame, allowed: Collection[str]) -> list[str]:
     """Fields of which settings, a row each, have several values; a missing one is a value."""
-    fields = [name for name in map(str, settings) if name not in {*COLUMNS, *allowed}]
+    fields = [name for name in setting_fields(settings) if name not in {*allowed}]
     return [name for name in fields if stored_column(settings, name).nunique(dropna=False) > 1]

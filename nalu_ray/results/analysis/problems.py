@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import numpy as np
 import pandas as pd
 
+from nalu_ray.results.analysis.groups import Sweep
+from nalu_ray.results.analysis.text import in_full
 from nalu_ray.results.specs import FigureSpec, TableSpec
 from nalu_ray.results.store.rows import RUN
 
@@ -28,7 +26,7 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     """
     settings = rows.drop_duplicates("setting_id")
     fields = [name for name in spec.problem if name in rows and name != _told_apart(spec)]
-    texts = {name: [_text(value) for value in settings[name].astype(object)] for name in fields}
+    texts = {name: [in_full(value) for value in settings[name].astype(object)] for name in fields}
     varying = [name for name in fields if len(set(texts[name])) > 1]
     if not varying:
         return [("", rows)]
@@ -41,9 +39,10 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     return [(label, rows[of_row == label]) for label in order]
 
 
-def described(caption: str, problem: str) -> str:
-    """Returns a caption that says of which problem it is."""
-    return f"{caption} Data: {problem}." if problem else caption
+def described(caption: str, problem: str, sweep: Sweep | None = None) -> str:
+    """Returns a caption that says of which problem and of which preset it is."""
+    data = f"Data: {problem}." if problem else ""
+    return " ".join(part for part in (caption, data, sweep.describe() if sweep else "") if part)
 
 
 def _told_apart(spec: TableSpec | FigureSpec) -> str | None:
@@ -52,17 +51,3 @@ def _told_apart(spec: TableSpec | FigureSpec) -> str | None:
     else:
         axis = spec.columns if spec.compared == "rows" else spec.rows
     return None if axis is None else axis.field
-
-
-def _text(value: Any) -> str:
-    """A stored value in full: equal values give equal texts, however they came to be stored."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            return ":".join(map(_text, json.loads(value)))
-        except ValueError:
-            return value
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return "none" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)

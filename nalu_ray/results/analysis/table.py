@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis import selection
+from nalu_ray.results.analysis import budgets, references, selection
+from nalu_ray.results.analysis.groups import Members, Sweep, sweeps
 from nalu_ray.results.analysis.paired import Place, with_differences
 from nalu_ray.results.analysis.problems import problems
-from nalu_ray.results.analysis.statistics import Floats
 from nalu_ray.results.analysis.table_cell import Cell, measured, reference
 from nalu_ray.results.analysis.text import number, stored_column
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Axis, TableSpec
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, RUN
+from nalu_ray.results.store.rows import COMPLETED, RUN, setting_fields
 
 __all__ = [
     "DOUBTED",
@@ -28,6 +28,7 @@ __all__ = [
     "Table",
     "build",
     "build_each",
+    "build_problems",
     "headings",
     "setting_labels",
 ]
@@ -49,7 +50,11 @@ class Heading:
 class Table:
     """A table as numbers: ``cells`` by (row key, column key, measure key).
 
-    ``problem`` says of which data it is, where others are stored too.
+    Attributes:
+        problem: of which data it is, where others are stored too.
+        sweep: which preset its rows are of, where they were told apart by it.
+        budgets: a sentence on fields of the budget in which its cells differ; empty if in none.
+        reference: which random model it is, where several are stored.
     """
 
     spec: TableSpec
@@ -57,15 +62,41 @@ class Table:
     columns: tuple[Heading, ...]
     cells: Mapping[Place, Cell]
     problem: str = ""
+    sweep: Sweep | None = None
+    budgets: str = ""
+    reference: str = ""
+
+    @property
+    def name(self) -> str:
+        """The table's name among those of the same specification: preset and problem too."""
+        return f"{self.spec.name} {self.label}".rstrip()
+
+    @property
+    def label(self) -> str:
+        """What tells it from those: its preset, if known, and its problem, if there are others."""
+        preset = self.sweep.label if self.sweep else ""
+        return f"{preset} {self.problem}".strip()
 
 
-def build_each(spec: TableSpec, rows: pd.DataFrame) -> list[Table]:
-    """Fills a table for each problem of stored rows, which are never mixed; see :func:`build`."""
+def build_each(spec: TableSpec, rows: pd.DataFrame, members: Members | None = None) -> list[Table]:
+    """Fills a table for each preset and each problem of stored rows, which are never mixed.
+
+    See :func:`build`, and for ``members`` :func:`nalu_ray.results.analysis.groups.sweeps`.
+    """
+    return [
+        replace(table, sweep=sweep)
+        for sweep, part in sweeps(spec, rows, members)
+        for table in build_problems(spec, part)
+    ]
+
+
+def build_problems(spec: TableSpec, rows: pd.DataFrame) -> list[Table]:
+    """Fills a table for each problem of rows of one preset."""
     return [replace(build(spec, part), problem=label) for label, part in problems(spec, rows)]
 
 
 def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
-    """Fills a table from stored rows of one problem.
+    """Fills a table from stored rows of one problem and one preset.
 
     Args:
         spec: what is wanted. Its selection may read the interpolation, validation or training
@@ -86,16 +117,19 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     if spec.columns is not None:
         across = headings(spec.columns, settings[_COLUMN])
     cells = with_differences(spec, rows, _measured_cells(spec, frame, settings, down, across))
+    spent = budgets.describe(_spent(spec, settings, cells, down, across))
+    label = ""
     if spec.reference is not None:
         random = (Heading(RANDOM, "Random"),)
+        places = (down, random) if spec.compared == "columns" else (random, across)
+        beside, label = _reference_cells(spec, frame, settings, *places)
+        cells |= beside
         if spec.compared == "columns":
-            cells |= _reference_cells(spec, frame, settings, down, random)
             across = (*random, *across)
         else:
-            cells |= _reference_cells(spec, frame, settings, random, across)
             down = (*random, *down)
     cells = {place: replace(c, published=_published(spec, *place)) for place, c in cells.items()}
-    return Table(spec, down, across, _with_bold(spec, cells))
+    return Table(spec, down, across, _with_bold(spec, cells), budgets=spent, reference=label)
 
 
 def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
@@ -115,7 +149,7 @@ def setting_labels(settings: pd.DataFrame, axes: Iterable[str]) -> dict[str, str
         settings: a row a setting.
         axes: fields that need no telling.
     """
-    fields = [name for name in settings.columns if name not in {*COLUMNS, *axes}]
+    fields = [name for name in setting_fields(settings) if name not in {*axes}]
     texts = {name: stored_column(settings, name).tolist() for name in fields}
     varying = [name for name in fields if len({*map(str, texts[name])}) > 1]
     return {
@@ -167,12 +201,11 @@ def _measured_cells(
     cells = {}
     for key, measure in spec.measures.items():
         observed = selection.observe(frame, runs, measure, spec.solved_below)
-        bases = _pooled(spec, frame, settings, measure.relative_to, measure.split)
+        bases = references.of_settings(frame, measure.relative_to, measure.split)
         for row in down:
             for column in across:
                 which = np.asarray(members.get((row.key, column.key), nobody))
-                base = bases.get(_problem(spec, row.key, column.key), np.empty(0))
-                cell = measured(measure, observed.take(which), base)
+                cell = measured(measure, observed.take(which), bases)
                 label = labels.get(cell.setting_id or "", "")
                 cells[row.key, column.key, key] = replace(cell, setting=label)
     return cells
@@ -184,34 +217,45 @@ def _reference_cells(
     settings: pd.DataFrame,
     down: Iterable[Heading],
     across: Iterable[Heading],
-) -> dict[Place, Cell]:
-    cells = {}
+) -> tuple[dict[Place, Cell], str]:
+    """The cells of the random row or column, and which random model it is of several."""
+    cells, labels = {}, set()
+    axis = _ROW if spec.compared == "columns" else _COLUMN
     for key, measure in spec.measures.items():
-        pooled = _pooled(spec, frame, settings, spec.reference, measure.split)
+        known = references.declared(spec, frame, settings, axis, measure.split)
+        labels |= {known.label} if known.by_problem else set()
         for row in down:
             for column in across:
-                values = pooled.get(_problem(spec, row.key, column.key), np.empty(0))
+                values = known.by_problem.get(_problem(spec, row.key, column.key), np.empty(0))
                 cells[row.key, column.key, key] = reference(measure, values)
-    return cells
+    return cells, ", ".join(sorted(labels - {""}))
+
+
+def _spent(
+    spec: TableSpec,
+    settings: pd.DataFrame,
+    cells: Mapping[Place, Cell],
+    down: Iterable[Heading],
+    across: Iterable[Heading],
+) -> list[budgets.Spent]:
+    """What each cell that was run had of seeds, and of the budget's fields."""
+    known = budgets.values_of(settings, spec.budget)
+    spent = []
+    for row in down:
+        for column in across:
+            model, problem = row.label, column.label
+            if spec.compared == "columns":
+                model, problem = problem, model
+            for key in spec.measures:
+                cell = cells[row.key, column.key, key]
+                if cell.setting_id is not None:
+                    values = {**known[cell.setting_id], "seeds": f"{cell.n:,}"}
+                    spent.append(budgets.Spent(model, problem, values))
+    return spent
 
 
 def _problem(spec: TableSpec, row: str, column: str) -> str:
     return row if spec.compared == "columns" else column
-
-
-def _pooled(
-    spec: TableSpec, frame: pd.DataFrame, settings: pd.DataFrame, metric: str | None, split: str
-) -> dict[str, Floats]:
-    """A reference metric of each problem, (seeds,), whichever model's trial logged it."""
-    if metric is None:
-        return {}
-    column = settings[_ROW if spec.compared == "columns" else _COLUMN]
-    problem = dict(zip(settings["setting_id"], column, strict=True))
-    logged = frame[frame["metric"] == metric]
-    return {
-        str(key): selection.per_seed(piece, metric, split)
-        for key, piece in logged.groupby(logged["setting_id"].map(problem), sort=False)
-    }
 
 
 def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,6 +39,7 @@ class Cell:
         seed, step: of the run that is shown, where it is a single one.
         diverged, failed: seeds among the ``n``.
         difference: median difference to another model's cell, seed by seed.
+        reference: what is 100, where the number is relative: of the chosen setting's own seeds.
     """
 
     value: float | None = None
@@ -58,22 +60,29 @@ class Cell:
     diverged: int = 0
     failed: int = 0
     difference: Interval | None = None
+    reference: float | None = None
 
 
-def measured(measure: Measure, runs: Runs, base: Floats) -> Cell:
+def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
     """Fills a cell, all but what the paper prints there.
 
     Args:
         measure: the number wanted.
         runs: that measure of every setting and seed that could be shown.
-        base: (seeds,) values whose median is 100, if the measure is relative.
+        bases: (seeds,) values by setting id; the median of the chosen setting's is 100, if the
+            measure is relative.
     """
-    factor = _factor(measure, base)
     never_logged = np.isnan(runs.value).all() and runs.ok.any()
-    if not len(runs) or never_logged or not math.isfinite(factor):
+    if not len(runs) or never_logged:
         return Cell()
     best = runs.winner() if measure.statistic == "selected" else None
     sid = runs.best_setting() if best is None else str(runs.setting_id[best])
+    base = _centre(measure, bases.get(sid))
+    factor = measure.scale if base is None else measure.scale * 100 / base
+    if not math.isfinite(factor):
+        if np.isfinite(runs.value[runs.setting_id == sid]).any():
+            return Cell()
+        factor = 1.0  # all seeds are lost, before a reference was logged too
     worst = math.inf if measure.better == "lower" else -math.inf
     values = np.where(np.isfinite(runs.value), runs.value * factor, worst)
     here = runs.setting_id == sid
@@ -92,6 +101,7 @@ def measured(measure: Measure, runs: Runs, base: Floats) -> Cell:
         step=None if best is None else int(runs.step[best]),
         diverged=int((chosen.outcome == DIVERGED).sum()),
         failed=int((chosen.outcome == FAILED).sum()),
+        reference=base if base is not None and math.isfinite(base) else None,
     )
 
 
@@ -116,11 +126,12 @@ def _spread(measure: Measure, values: Floats, value: float) -> Cell:
     )
 
 
-def _factor(measure: Measure, base: Floats) -> float:
+def _centre(measure: Measure, base: Floats | None) -> float | None:
+    """What is 100; None if nothing is to be, NaN if it is not known."""
     if measure.relative_to is None:
-        return measure.scale
-    centre = float(np.median(base)) if base.size else 0.0
-    return measure.scale * 100 / centre if centre else math.nan
+        return None
+    centre = float(np.median(base)) if base is not None and base.size else 0.0
+    return centre or math.nan
 
 
 def _success(runs: Runs) -> tuple[Rate | None, float | None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 MISSING = "–"
@@ -53,6 +55,22 @@ def stored(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}" if not value.is_integer() or abs(value) >= 1e15 else str(int(value))
     return str(value)
+
+
+def in_full(value: Any) -> str:
+    """Returns a stored value in full: equal values give equal texts, however they were stored."""
+    if isinstance(value, str) and value.startswith("["):
+        try:
+            return in_full(json.loads(value))
+        except (ValueError, RecursionError):
+            return value
+    if isinstance(value, list | tuple):
+        return ":".join(map(in_full, value))
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "none" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
 
 
 def stored_column(frame: pd.DataFrame, field: str) -> pd.Series[Any]:

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from nalu_ray.results.analysis.budgets import Spent, describe
 from nalu_ray.results.analysis.curves import Curve, Panel, panels
 from nalu_ray.results.analysis.table import Heading
 from nalu_ray.results.specs import FigureSpec
@@ -181,4 +182,10 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
     text = f"Line: {middle} over {count} seeds; band: {band}"
     lost = sum(c.stored - c.seeds for c in curves)
     text += f"; runs left out, not finite: {lost}" if lost else ""
-    return text + ("; shaded: training range." if spec.shade else ".")
+    spent = [
+        Spent(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
+        for panel in found
+        for curve in panel.curves
+    ]
+    text += "; shaded: training range." if spec.shade else "."
+    return f"{text} {describe(spent)}".rstrip()

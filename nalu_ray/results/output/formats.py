@@ -78,7 +78,7 @@ def latex(table: Table) -> str:
 
 
 def html(table: Table) -> str:
-    """Renders two ``table`` elements, the statistics folded away; the page brings the style."""
+    """Renders two ``table`` elements, cells and statistics; the page brings the style."""
     grid = arrange(table)
     first, *notes = captions(table)
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in (*grid.stub, *grid.head))
@@ -110,7 +110,7 @@ def tidy(table: Table) -> str:
             "metric": measure.metric, "split": measure.split,
         }  # fmt: skip
         cell = _fields(table.cells[row.key, column.key, key])
-        records.append({**place, **cell, "problem": table.problem})
+        records.append({**place, **cell, **_whole(table)})
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
@@ -122,6 +122,14 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "md": markdown, "latex": latex, "html": html, "csv": tidy,
 }  # fmt: skip
 SUFFIXES = {"md": ".md", "latex": ".tex", "html": ".html", "csv": ".csv"}
+
+
+def _whole(table: Table) -> dict[str, object]:
+    sweep = table.sweep
+    return {
+        "problem": table.problem, "preset": sweep and sweep.preset,
+        "preset_changes": sweep and sweep.changed,
+    }  # fmt: skip
 
 
 def _fields(cell: Cell) -> dict[str, object]:
@@ -137,7 +145,7 @@ def _fields(cell: Cell) -> dict[str, object]:
         "solved_at": cell.solved_at, "diverged": cell.diverged, "failed": cell.failed,
         "setting_id": cell.setting_id, "setting": cell.setting, "seed": cell.seed,
         "step": cell.step, "difference": to and to.estimate, "difference_low": to and to.low,
-        "difference_high": to and to.high,
+        "difference_high": to and to.high, "reference": cell.reference,
     }  # fmt: skip
 
 
@@ -159,7 +167,7 @@ def _tex(text: str) -> str:
 
 
 def _label(table: Table) -> str:
-    return re.sub("[^A-Za-z0-9-]+", "-", f"{table.spec.name} {table.problem}".rstrip())
+    return re.sub("[^A-Za-z0-9-]+", "-", table.name)
 
 
 def _tex_line(texts: Sequence[str]) -> str:
@@ -213,7 +221,7 @@ def _html_statistics(plain: Plain, note: str) -> str:
         for line in plain.lines
     )
     return (
-        f"<details><summary>Seeds, medians, success</summary>\n<p>{escape(note)}</p>\n"
+        f"<details open><summary>Seeds, medians, success</summary>\n<p>{escape(note)}</p>\n"
         f'<div class="scroll"><table class="statistics">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}</tbody></table></div></details>\n"
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nalu_ray.results.analysis.problems import described
 from nalu_ray.results.analysis.statistics import Interval
 from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Cell, Table
-from nalu_ray.results.analysis.text import number
+from nalu_ray.results.analysis.text import MISSING, number
 from nalu_ray.results.specs import Measure
 
 PAPER = "Trask et al. (2018)"
@@ -93,20 +93,32 @@ def captions(table: Table) -> tuple[str, ...]:
         "mean": f"the mean over the seeds of one setting; setting and step {rule}",
         "median": f"the median over the seeds of one setting; setting and step {rule}",
     }
-    sentences = [described(spec.caption, table.problem)]
+    sentences = [described(spec.caption, table.problem, table.sweep)]
     sentences.append(f"Ours: {'; or '.join(shown[kind] for kind in kinds)}; {_seeds(table)}.")
     relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
     if relative:
         names = ", ".join(sorted(relative))
-        sentences.append(f"100.0 is as bad as {names} (median over seeds), 0.0 is perfect.")
+        sentences.append(
+            f"100.0 is as bad as {names} (median over the seeds of the cell's own setting), 0.0 is "
+            "perfect."
+        )
     if spec.reference:
-        sentences.append(f"Random: median {spec.reference} over seeds.")
+        of = f" of {table.reference}" if table.reference else ""
+        sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
+    sentences += [text for text in (table.budgets, _tuned(table)) if text]
     if any(cell.published for cell in table.cells.values()):
         sentences.append(f"In parentheses: table {spec.number} of {PAPER}.")
     if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
         sentences.append(f"{DOUBTED}: {spec.doubt}.")
     sentences.append("Bold: best of ours, ties included. –: not run.")
     return tuple(sentences)
+
+
+def _tuned(table: Table) -> str:
+    """Names what shown settings have otherwise than the preset, beside the budget."""
+    tuned = table.sweep.tuned if table.sweep else {}
+    fields = {f for cell in table.cells.values() for f in tuned.get(cell.setting_id or "", ())}
+    return f"Not the preset's in some cells: {', '.join(sorted(fields))}." if fields else ""
 
 
 def _seeds(table: Table) -> str:
@@ -121,6 +133,31 @@ def _seeds(table: Table) -> str:
 
 def _any_lost(table: Table) -> bool:
     return any(cell.diverged or cell.failed for cell in table.cells.values())
+
+
+def spread(table: Table) -> Grid:
+    """Lays out median and solved seeds of each cell, ``0.3, 7/10``, as the table itself."""
+
+    def text(cell: Cell, measure: Measure) -> str:
+        if cell.median is None:
+            return MISSING
+        capped = measure.relative_to is not None
+        solved = "" if cell.rate is None else f", {cell.rate.successes}/{cell.rate.n}"
+        return number(cell.median, measure.format, capped=capped) + solved
+
+    measures = table.spec.measures
+    cells = {
+        place: Cell(text=text(cell, measures[place[2]])) for place, cell in table.cells.items()
+    }
+    grid = arrange(replace(table, cells=cells))
+    what = "median over seeds"
+    if any(cell.rate for cell in table.cells.values()):
+        what += ", solved of seeds"
+    sections = tuple(
+        replace(part, title=f"{part.title}: {what}" if part.title else what.capitalize())
+        for part in grid.sections
+    )
+    return replace(grid, sections=sections)
 
 
 def statistics(table: Table) -> Plain:

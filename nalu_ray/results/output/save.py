@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import shlex
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +17,13 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from nalu_ray.results.analysis.groups import Sweep, sweeps
 from nalu_ray.results.analysis.problems import described, problems
-from nalu_ray.results.analysis.table import Table, build_each
+from nalu_ray.results.analysis.table import Table, build_problems
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
 from nalu_ray.results.output.page import Chapter, Picture, facts
 from nalu_ray.results.output.terminal import show
-from nalu_ray.results.specs import TaskSpecs
+from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
 
@@ -33,7 +36,9 @@ _LONGEST = 120
 log = logging.getLogger(__name__)
 
 
-def present(store: Store, task_name: str, console: Console, folder: str) -> list[str]:
+def present(
+    store: Store, task_name: str, console: Console, folder: str, asked: Collection[str] = ()
+) -> list[str]:
     """Prints a task's tables; writes them and its figures below a folder.
 
     Args:
@@ -41,6 +46,8 @@ def present(store: Store, task_name: str, console: Console, folder: str) -> list
         task_name: the task.
         console: where the tables go.
         folder: where the files go, in a folder named after the task.
+        asked: ids of settings; of several presets that are stored, those are left out that have
+            none of them, and named. All are wanted by default.
 
     Returns:
         The paths written; none if the task has no rows.
@@ -48,6 +55,7 @@ def present(store: Store, task_name: str, console: Console, folder: str) -> list
     stored = Stored.load(store, task_name)
     if stored is None:
         return []
+    stored = replace(stored, asked=frozenset(asked))
     stored.print(console)
     target = Path(folder)
     return [
@@ -66,10 +74,18 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Stored:
-    """One task's rows, and what its specifications make of them."""
+    """One task's rows, and what its specifications make of them.
+
+    Attributes:
+        specs, rows: as stored.
+        out: folder or URI that they are from.
+        asked: ids of the settings whose presets are shown; none: all presets.
+    """
 
     specs: TaskSpecs
     rows: pd.DataFrame
+    out: str = ""
+    asked: frozenset[str] = frozenset()
 
     @classmethod
     def load(cls, store: Store, task: str) -> Stored | None:
@@ -81,29 +97,70 @@ class Stored:
         if specs is None:
             log.warning("%s: no specs.json that can be read, so no tables and figures", task)
             specs = TaskSpecs(task=task, title=task, section="")
-        return cls(specs, rows)
+        return cls(specs, rows, store.out)
+
+    @property
+    def command(self) -> str:
+        """The command that shows everything of the task."""
+        words = ["python", "-m", "nalu_ray.report", self.specs.task]
+        if self.out not in {"", os.path.abspath("results")}:
+            words += ["--out", self.out]
+        return shlex.join(words)
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The tables of which a cell has been run, one a problem."""
-        tables = [table for spec in self.specs.tables for table in build_each(spec, self.rows)]
-        return [table for table in tables if any(cell.n for cell in table.cells.values())]
+        """The tables of which a cell has been run, one a preset and problem."""
+        return [
+            replace(table, sweep=sweep)
+            for spec in self.specs.tables
+            for sweep, rows in self._sweeps(spec)
+            for table in build_problems(spec, rows)
+            if any(cell.n for cell in table.cells.values())
+        ]
+
+    def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
+        return [item for item in self._stored(spec) if self._is_asked(item[1])]
+
+    def _stored(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
+        if spec.budget not in self._split:
+            self._split[spec.budget] = sweeps(spec, self.rows, self.specs.presets)
+        return self._split[spec.budget]
+
+    @cached_property
+    def _split(self) -> dict[tuple[str, ...], list[tuple[Sweep, pd.DataFrame]]]:
+        return {}
+
+    def _is_asked(self, rows: pd.DataFrame) -> bool:
+        return not self.asked or not self.asked.isdisjoint(rows["setting_id"])
+
+    @property
+    def left_out(self) -> list[str]:
+        """Presets that are stored and not shown, as far as they are known by name."""
+        others = [
+            sweep.label or "older rows"
+            for spec in self.specs.tables
+            for sweep, rows in self._stored(spec)
+            if not self._is_asked(rows)
+        ]
+        return list(dict.fromkeys(others))
 
     @cached_property
     def figures(self) -> list[Drawing]:
-        """The figures of which a curve has been run, one a problem."""
+        """The figures of which a curve has been run, one a preset and problem."""
         from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
         drawn = []
         for spec in self.specs.figures:
-            for problem, rows in problems(spec, self.rows):
-                caption = described(spec.caption, problem)
+            parts = [(s, *item) for s, rows in self._sweeps(spec) for item in problems(spec, rows)]
+            for sweep, problem, rows in parts:
+                caption = described(spec.caption, problem, sweep)
                 try:
                     figure = figures.draw(spec.model_copy(update={"caption": caption}), rows)
                 except LookupError as error:
                     log.info("%s", error)
                     continue
-                drawn.append(Drawing(file_name(spec.name, problem), caption, figure))
+                name = file_name(spec.name, f"{sweep.label} {problem}".strip())
+                drawn.append(Drawing(name, caption, figure))
         return drawn
 
     def print(self, console: Console) -> None:
@@ -112,14 +169,19 @@ class Stored:
         console.print(Text.assemble((self.specs.title, "bold"), (section, "dim")))
         console.print()
         for table in self.tables:
-            show(table, console)
+            show(table, console, f"{self.command} --format md")
+        if self.left_out:
+            others = ", ".join(self.left_out)
+            text = f"Stored too, not shown here: {others}. {self.command} shows all."
+            console.print(Text(text), soft_wrap=True)
+            console.print()
 
     def save_tables(self, folder: Path, formats: Sequence[str]) -> list[Path]:
         """Writes each table in each format below ``folder``."""
         written = []
         for table in self.tables:
             for kind in formats:
-                name = f"{file_name(table.spec.name, table.problem)}{SUFFIXES[kind]}"
+                name = f"{file_name(table.spec.name, table.label)}{SUFFIXES[kind]}"
                 written.append(write_text(self._folder(folder) / name, FORMATS[kind](table)))
         return written
 
@@ -159,11 +221,11 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
 
 
-def file_name(name: str, problem: str) -> str:
-    """A table's or figure's file name, without its ending."""
-    if not problem:
+def file_name(name: str, label: str) -> str:
+    """A table's or figure's file name, without its ending; ``label`` has preset and problem."""
+    if not label:
         return safe_name(name)
-    whole = f"{name}_{problem}"
+    whole = f"{name}_{label}"
     digest = f"_{zlib.crc32(whole.encode()):08x}" if len(whole) > _LONGEST else ""
     return safe_name(whole[:_LONGEST]) + digest
 

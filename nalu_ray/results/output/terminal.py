@@ -19,6 +19,7 @@ from nalu_ray.results.output.grid import (
     Section,
     arrange,
     captions,
+    spread,
     statistics,
     statistics_note,
     title,
@@ -27,27 +28,40 @@ from nalu_ray.results.output.grid import (
 STATISTICS_LINES = 40
 
 
-def show(table: Table, console: Console) -> None:
+def show(table: Table, console: Console, more: str = "") -> None:
     """Prints a table; one that is too wide is printed a few columns at a time.
 
-    The statistics follow where they are short enough to be read there.
+    The statistics follow where they are short enough to be read there, else each cell's median and
+    solved seeds.
+
+    Args:
+        table: what is printed.
+        console: where to.
+        more: command that prints the statistics whole.
     """
     first, *notes = captions(table)
     console.print(Text.assemble((f"{title(table)} ", "bold"), first))
-    for part in fitting(arrange(table), console.width):
-        for section in part.grid.sections:
-            console.print(_rich(part, section))
-            console.print()
+    _grid(arrange(table), console)
     console.print(Text(" ".join(notes), style="dim"))
     plain = statistics(table)
     if len(plain.lines) > STATISTICS_LINES:
-        where = f"Seeds, intervals and success rates of {len(plain.lines)} cells: --format md"
-        console.print(Text(where, style="dim"))
+        console.print()
+        _grid(spread(table), console)
+        if more:
+            text = f"Intervals, lost seeds and settings of {len(plain.lines)} cells: {more}"
+            console.print(Text(text, style="dim"), soft_wrap=True)
     elif plain.lines:
         console.print()
         console.print(Text(statistics_note(table), style="dim"))
         console.print(_spread(plain))
     console.print()
+
+
+def _grid(grid: Grid, console: Console) -> None:
+    for part in fitting(grid, console.width):
+        for section in part.grid.sections:
+            console.print(_rich(part, section))
+            console.print()
 
 
 @dataclass(frozen=True)

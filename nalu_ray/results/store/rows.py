@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 KEY = ["task", "setting_id", "seed"]
 RUN = ["setting_id", "seed"]
 COLUMNS = [*KEY, "step", "split", "metric", "x", "value", "reason"]
+PRESET, CHANGES = "preset", "changes"
+ABOUT = (PRESET, CHANGES)  # what a row says beside its setting; null in older files
 COMPLETED = "completed"
 
 INTEGERS, FLOATS = ("seed", "step"), ("x", "value")
@@ -20,6 +22,11 @@ SCHEMA = pa.schema(
         for name in COLUMNS
     ]
 )
+
+
+def setting_fields(frame: pd.DataFrame) -> list[str]:
+    """Returns the columns that are fields of the setting."""
+    return [name for name in map(str, frame.columns) if name not in {*COLUMNS, *ABOUT}]
 
 
 def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:

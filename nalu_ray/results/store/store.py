@@ -8,6 +8,8 @@ unfinished trials go on from.
 Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason`` and one column for
 each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere). The last row
 of a seed has metric ``completed``: 1 when the seed ran to its end, 0 with a ``reason`` when not.
+``preset`` is the sweep that asked for the setting, and ``changes`` what the setting has otherwise
+than that preset, as JSON; older files lack both.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pyarrow import fs
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import files
 from nalu_ray.results.store.rows import (
+    ABOUT,
     COLUMNS,
     COMPLETED,
     FLOATS,
@@ -115,6 +118,8 @@ class Store:
         rows: pd.DataFrame,
         manifest: Mapping[str, Any],
         beside: Mapping[str, bytes] | None = None,
+        *,
+        about: Mapping[str, str] | None = None,
     ) -> str:
         """Adds one trial's rows and manifest and returns the trial's file name without its ending.
 
@@ -124,15 +129,17 @@ class Store:
             rows: columns ``seed, step, split, metric, x, value, reason``.
             manifest: whatever else is to be kept, as JSON.
             beside: files of the trial's own, such as a trained agent, by the ending of their name.
+            about: ``preset`` and ``changes``, a column each.
 
         Raises:
             StoreError: the rows could not be written; no file under a final name was touched.
             ValueError: a field of the setting has the name of a row's column.
         """
-        taken = sorted(set(setting) & set(COLUMNS))
+        taken = sorted(set(setting) & {*COLUMNS, *ABOUT})
         if taken:
             raise ValueError(f"a setting's field cannot be called {', '.join(taken)}")
         columns = {name: _flat(value) for name, value in setting.items()}
+        columns |= about or {}
         frame = rows.assign(**{**columns, **key}).reindex(columns=[*COLUMNS, *columns])
         frame = frame.astype({**dict.fromkeys(FLOATS, float), **dict.fromkeys(INTEGERS, "int64")})
         frame["reason"] = frame["reason"].astype("string")

@@ -101,6 +101,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             },
             layout="subrows",
             reference="random_mse",
+            reference_by=("reference_hidden",),
             models="rows",
             problem=PROBLEM,
         ),

@@ -103,6 +103,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             },
             layout="subrows",
             reference="random_mse",
+            reference_by=("hidden",),
             solved_below="solved_mse",
             problem=PROBLEM,
         ),

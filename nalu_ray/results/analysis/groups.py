@@ -1,0 +1,166 @@
+"""Stored rows of one task may come of several presets: other budgets, so numbers kept apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from nalu_ray.results.analysis.text import in_full
+from nalu_ray.results.specs import FigureSpec, TableSpec
+from nalu_ray.results.store.rows import CHANGES, PRESET, RUN, setting_fields
+
+SMOKE = "smoke"
+_LONGEST = 100
+
+Members = Mapping[str, Collection[str]]
+"""Preset to the ids of its settings."""
+
+Changes = tuple[tuple[str, str], ...]
+"""Field and value of what was changed, in alphabetical order."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Which sweep the numbers of a table or figure come from.
+
+    Attributes:
+        preset: its name; empty for rows of versions that did not record it.
+        changes: fields of the budget that were changed from the preset, with their values.
+        tuned: other fields that were changed, by setting id; they are chosen by selection.
+    """
+
+    preset: str
+    changes: Changes = ()
+    tuned: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
+
+    @property
+    def changed(self) -> str:
+        """Returns the changes as the command line has them, ``batch=64 steps=100``."""
+        return " ".join(f"{name}={value}" for name, value in self.changes)
+
+    @property
+    def label(self) -> str:
+        """Returns a short name: ``laptop``, ``laptop batch=64``; empty if it was not recorded."""
+        return f"{self.preset} {self.changed}".strip()
+
+    def describe(self) -> str:
+        """Returns the sentence of a caption."""
+        if not self.preset:
+            return "Preset: not recorded."
+        changed = f" with {self.changed}" if self.changes else ""
+        smoke = " (shows that everything runs; these numbers are no result)"
+        return f"Preset: {self.preset}{changed}{smoke * (self.preset == SMOKE)}."
+
+
+def sweeps(
+    spec: TableSpec | FigureSpec, rows: pd.DataFrame, members: Members | None = None
+) -> list[tuple[Sweep, pd.DataFrame]]:
+    """Splits rows by the preset that asked for their settings, and by changes of its budget.
+
+    A setting is of every preset under which one of its seeds was stored, and of each such preset
+    that has it among its ``members``. One of which no row names a preset, or only smoke, is of the
+    first preset that has it as a member. Where nothing tells, rows form a group of their own.
+
+    Changes of fields in ``spec.budget`` make another group; the preset's settings that have the
+    same values anyway are in it too. Other changes do not split: the table's selection is among
+    them.
+
+    Args:
+        spec: what is wanted.
+        rows: (rows, columns) as :meth:`Store.load` gives them.
+        members: settings of the shipped presets.
+
+    Returns:
+        Sweep and rows of each group, smoke last, else that with most runs (seeds of settings)
+        first.
+    """
+    changed = _changed(rows)
+    _join(changed, members or {})
+    budgets = {
+        sid: {name: _only(changes, spec.budget) for name, changes in presets.items()}
+        for sid, presets in changed.items()
+    }
+    values = _values(rows, {name for of in budgets.values() for c in of.values() for name, _ in c})
+    runs = rows[RUN].drop_duplicates()["setting_id"].value_counts()
+    fields = {*setting_fields(rows)} - {*spec.budget}
+    groups = []
+    for preset, changes in {item for presets in budgets.values() for item in presets.items()}:
+        ids = [
+            sid
+            for sid, presets in budgets.items()
+            if preset in presets
+            and (presets[preset] == changes or _has_anyway(presets[preset], changes, values[sid]))
+        ]
+        tuned = {sid: fields & {*changed[sid][preset]} for sid in ids}
+        groups.append((Sweep(preset, changes, tuned), ids))
+    groups.sort(key=lambda item: (item[0].preset == SMOKE, -runs[item[1]].sum(), item[0].label))
+    if len(groups) == 1:
+        return [(groups[0][0], rows)]
+    return [(sweep, rows[rows["setting_id"].isin(ids)]) for sweep, ids in groups]
+
+
+def _changed(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, str]]]:
+    """Changes by setting id and preset; nothing for settings of which no row names a preset."""
+    columns = [name for name in (PRESET, CHANGES) if name in rows]
+    stored = rows[["setting_id", *columns]].drop_duplicates()
+    found: dict[str, dict[str, dict[str, str]]] = {str(s): {} for s in stored["setting_id"]}
+    if PRESET in columns:
+        named = stored[stored[PRESET].notna()].reindex(columns=["setting_id", PRESET, CHANGES])
+        for sid, preset, changes in named.itertuples(index=False):
+            if _is_plain(str(preset)):
+                found[str(sid)].setdefault(str(preset), _read(changes))
+    return found
+
+
+def _join(changed: dict[str, dict[str, dict[str, str]]], members: Members) -> None:
+    """Adds the presets that settings are members of, where rows do not say it."""
+    stored = {preset for presets in changed.values() for preset in presets}
+    ordered = sorted(members, key=lambda preset: preset == SMOKE)
+    for sid, presets in changed.items():
+        of = [preset for preset in ordered if sid in members[preset]]
+        likely = of[:1] or ([] if presets else [""])
+        if not set(presets) - {SMOKE}:
+            presets.update({preset: {} for preset in likely if preset not in presets})
+        for preset in stored.intersection(of):
+            presets.setdefault(preset, {})
+
+
+def _read(text: object) -> dict[str, str]:
+    """A stored ``changes`` column; whatever else stands there changes nothing."""
+    try:
+        values = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        values = {}
+    if not isinstance(values, dict):
+        return {}
+    texts = {name: in_full(value) for name, value in values.items()}
+    return {name: text for name, text in texts.items() if _is_plain(text)}
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text of a file can be part of a caption."""
+    return text.isprintable() and 0 < len(text) <= _LONGEST
+
+
+def _only(changes: Mapping[str, str], fields: Collection[str]) -> Changes:
+    return tuple(sorted((name, value) for name, value in changes.items() if name in fields))
+
+
+def _has_anyway(changes: Changes, wanted: Changes, values: Mapping[str, str]) -> bool:
+    """Whether a setting with these changes is what the preset runs with those that are wanted."""
+    more = {name for name, _ in changes} - {name for name, _ in wanted}
+    return not more and all(values[name] == value for name, value in wanted)
+
+
+def _values(rows: pd.DataFrame, fields: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The values of some fields, by setting id; ``none`` where a setting has no such field."""
+    settings = rows.drop_duplicates("setting_id")
+    known = sorted(set(fields) & set(setting_fields(rows)))
+    texts = {name: [in_full(value) for value in settings[name].astype(object)] for name in known}
+    return {
+        str(sid): {name: texts[name][i] if name in texts else "none" for name in fields}
+        for i, sid in enumerate(settings["setting_id"])
+    }
