@@ -86,7 +86,8 @@ class Task(ABC, Generic[S]):
 
     Attributes:
         name: as on the command line; the module's name.
-        title, section: of the paper.
+        title, section: of the paper; the section is empty for what is not in it, and may be any
+            text, such as that of another paper.
         setting_type: model of one point of the grid, each field with its help line.
         axes: setting fields that tell trials apart in names, in order (``layer``, ``op``).
         tables, figures: what is printed from the stored rows.
@@ -95,7 +96,7 @@ class Task(ABC, Generic[S]):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    section: ClassVar[str]
+    section: ClassVar[str] = ""
     setting_type: type[S]
     axes: ClassVar[tuple[str, ...]] = ()
     tables: ClassVar[tuple[TableSpec, ...]] = ()
@@ -140,6 +141,10 @@ class Task(ABC, Generic[S]):
         values = [str(getattr(setting, axis)) for axis in self.axes]
         rate = getattr(setting, "lr", None)
         return " ".join([self.name, *values] + ([] if rate is None else [f"lr={rate:g}"]))
+
+    def where(self) -> str:
+        """Returns where the paper has it, such as `` (section 4.1)``; empty if it has not."""
+        return f" (section {self.section})" if self.section else ""
 
     def specs(self) -> TaskSpecs:
         """Returns what the store keeps so that ``report`` needs no task code."""

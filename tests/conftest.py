@@ -25,9 +25,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(FAKE_PACKAGE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    registry.tasks.cache_clear()
+    registry.everything.cache_clear()
     yield registry.task("fake")
-    registry.tasks.cache_clear()
+    registry.everything.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,59 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nalu_ray import registry
+from nalu_ray import registry, tune
+from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
+
+WHOLE = """
+from nalu_fake import FakeRun, FakeSetting, FakeTask
+
+class Mine(FakeTask):
+    name = "{name}"
+    {more}
+
+TASK = Mine()
+"""
+SWEEP = "task: {name}\npresets:\n  laptop: {{axes: {{{axis}: [a]}}}}\n"
+
+
+@pytest.fixture
+def package(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., str]]:
+    """Makes another package with one task, and takes its modules away at the end."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def make(
+        source: str, name: str = "mine", module: str = "nalu_mine", axis: str = "layer"
+    ) -> str:
+        (tmp_path / f"{module}.py").write_text(source)
+        (tmp_path / f"{name}.yaml").write_text(SWEEP.format(name=name, axis=axis))
+        metadata = tmp_path / f"{module}-0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 0\n")
+        points = f"[nalu_ray.tasks]\n{name} = {module}\n"
+        (metadata / "entry_points.txt").write_text(points)
+        registry.everything.cache_clear()
+        return name
+
+    yield make
+    for module in set(sys.modules) - before:
+        del sys.modules[module]
 
 
 def test_every_task_has_its_modules_name() -> None:
     assert {"identity", "static"} <= set(registry.names())
     assert all(name == task.name for name, task in registry.tasks().items())
     assert set(registry.tasks()) == set(registry.names())
+    assert registry.everything().left_out == ()
 
 
 def test_a_task_of_another_package_joins(fake: Any) -> None:
@@ -37,3 +78,101 @@ def test_a_mistyped_name_is_answered_without_loading_a_task() -> None:
 
 def test_underscored_modules_are_no_tasks() -> None:
     assert not any(name.startswith("_") for name in registry.names())
+
+
+TOO_LARGE = """
+from nalu_ray.results.specs import Axis, TableSpec
+TableSpec(name="t", number=12, caption="", rows=Axis(field="layer"), measures={}, layout="columns")
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "import nowhere_at_all",
+            "cannot be loaded: ModuleNotFoundError: No module named 'nowhere",
+        ),
+        ("def (", "cannot be loaded: SyntaxError"),
+        ("raise RuntimeError('first\\nsecond \\x1b[31m')", "RuntimeError: first second ?[31m"),
+        ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
+        ("1 / 0", "ZeroDivisionError"),
+        (TOO_LARGE, "cannot be loaded: ValidationError: number=12: "),
+        ("", "is no task: it has no TASK"),
+        ("TASK = 3", "is no task: its TASK is of type int, not a nalu_ray.task.Task"),
+        (WHOLE.format(name="yours", more=""), "is no task: it calls itself 'yours'"),
+        (WHOLE.format(name="mine", more="section = 3"), "is no task: section must be text, got 3"),
+        (WHOLE.format(name="mine", more="setting_type = int"), "setting_type must be a subclass"),
+    ],
+)
+def test_a_task_that_cannot_be_loaded_is_named_and_the_others_listed(
+    package: Callable[..., str], capsys: pytest.CaptureFixture[str], source: str, words: str
+) -> None:
+    package(source)
+    assert tune.main(["--list"]) == Exit.DONE
+    out, err = capsys.readouterr()
+    assert "static" in out
+    assert "fake" in out
+    (line,) = err.splitlines()
+    assert line.startswith("warning: task 'mine' of nalu_mine ")
+    assert words in line
+    assert "mine" not in registry.tasks()
+    for command in (["mine"], ["mine", "--list"], ["mine", "--help"]):
+        assert tune.main(command) == Exit.USAGE
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.splitlines() == [line.replace("warning", "error")]
+
+
+@pytest.mark.parametrize("section", ["A.2", "Madsen 2020, 4", "²", ""])
+def test_a_section_may_be_any_text(
+    package: Callable[..., str], capsys: pytest.CaptureFixture[str], section: str
+) -> None:
+    package(WHOLE.format(name="mine", more=f"section = {section!r}"))
+    assert list(registry.tasks())[-1] == "mine"
+    for command in (["--list"], ["mine", "--list"], ["mine", "--help"], ["mine", "--dry-run"]):
+        assert tune.main(command) == Exit.DONE
+    out, err = capsys.readouterr()
+    assert section in out
+    assert (f"(section {section})" in out) == bool(section)
+    assert "(section )" not in out
+    assert err == ""
+    specs = registry.task("mine").specs()
+    assert type(specs).model_validate_json(specs.model_dump_json()) == specs
+
+
+def test_sections_are_ordered_as_a_reader_counts(package: Callable[..., str]) -> None:
+    package(WHOLE.format(name="mine", more="section = '4.10'"))
+    order = list(registry.tasks())
+    assert order.index("mine") == order.index("parity") + 1
+
+
+def test_a_taken_name_is_told_and_ours_stays(
+    package: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    package(WHOLE.format(name="static", more=""), name="static")
+    assert type(registry.task("static")).__module__ == "nalu_ray.tasks.static"
+    assert tune.main(["--list"]) == Exit.DONE
+    expected = "task 'static' of nalu_mine left out: nalu_ray.tasks.static has the name"
+    assert capsys.readouterr().err == f"warning: {expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "axis", "words"),
+    [
+        ("", "unheard", "unknown field 'unheard'"),
+        ("memory = None", "layer", "TypeError: 'NoneType' object is not callable"),
+    ],
+)
+def test_a_sweep_that_does_not_fit_its_task_is_said_in_its_line(
+    package: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    more: str,
+    axis: str,
+    words: str,
+) -> None:
+    package(WHOLE.format(name="mine", more=more), axis=axis)
+    assert tune.main(["--list"]) == Exit.DONE
+    out = capsys.readouterr().out
+    assert "static" in out
+    assert words in " ".join(out.split())

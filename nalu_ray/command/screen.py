@@ -12,6 +12,7 @@ import yaml
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from nalu_ray.config import ConfigError, Point, Preset, Sweep, expand, load_sweep
 from nalu_ray.resources import Resources
@@ -21,6 +22,7 @@ from nalu_ray.sweep.progress import describe_time, kind_of
 from nalu_ray.task import Task
 
 _LISTED = 20
+_WIDEST = 60  # characters of another package's error in a table
 
 
 def task_help(task: Task[Any]) -> str:
@@ -39,7 +41,7 @@ def task_help(task: Task[Any]) -> str:
         for row in rows
     ]
     text = [f"{line}  {help_line}".rstrip() for line, help_line in zip(lines, about, strict=True)]
-    head = f"{task.name}: {task.title} (section {task.section})"
+    head = f"{task.name}: {task.title}{task.where()}"
     return "\n".join([head, "", "fields (name, type, default):", *text])
 
 
@@ -111,7 +113,11 @@ def list_tasks(tasks: Sequence[Task[Any]], preset: str, capacity: Capacity) -> T
     """Returns a table of the tasks with the size of one preset."""
     table = _table("task", "section", "title")
     for task in tasks:
-        table.add_row(task.name, task.section, task.title, *_size(task, preset, capacity))
+        try:
+            size = _size(task, preset, capacity)
+        except Exception as error:  # one broken package must not hide the rest
+            size = [f"{type(error).__name__}: {' '.join(str(error).split())}"[:_WIDEST]]
+        table.add_row(task.name, task.section, task.title, *map(Text, size))
     return table
 
 
@@ -153,7 +159,7 @@ def describe_plan(plan: Plan, preset: str) -> list[str]:
     asked = sum(len(point.seeds) for point in plan.points)
     failed = f", {plan.failed:,} failed before (--rerun-failed runs them)" if plan.failed else ""
     lines = [
-        f"{plan.task.name} (section {plan.task.section}), {preset}: "
+        f"{plan.task.name}{plan.task.where()}, {preset}: "
         f"{_count(len(plan.points), 'setting')}, {_count(asked, 'seed')}; "
         f"{plan.done:,} done before{failed}; "
         f"{plan.seeds:,} to do",

@@ -75,7 +75,7 @@ class TableSpec(_Spec):
 
     name: str
     number: int | None = Field(
-        None, description="table of the paper whose values stand beside ours"
+        None, ge=1, le=11, description="table of the paper whose values stand beside ours"
     )
     caption: str
     rows: Axis
@@ -153,7 +153,7 @@ class TaskSpecs(_Spec):
 
     task: str
     title: str
-    section: str
+    section: str = ""
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
     axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")

@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from pydantic import ValidationError
 
-from nalu_ray.results.published import Published, load, load_all, lookup
+from nalu_ray.results.published import TABLES, Published, load, load_all, lookup
+from nalu_ray.results.specs import Axis, TableSpec
 
 COUNTS = {1: 96, 2: 48, 3: 9, 4: 8, 5: 30, 6: 144, 7: 132, 8: 140, 9: 84, 10: 48, 11: 6}
 BOLD = {1: 49, 2: 8, 3: 2, 4: 1, 5: 0, 6: 15, 7: 30, 8: 14, 9: 7, 10: 8, 11: 0}
@@ -172,9 +174,21 @@ def ratio(part: Published, whole: Published) -> float:
 
 def test_results_need_neither_torch_nor_ray() -> None:
     code = (
-        "import sys, nalu_ray.results.analysis.statistics, nalu_ray.results.published as p;"
-        "p.load_all();"
+        "import sys, nalu_ray.results.published as p, nalu_ray.results.analysis.statistics; p.load_all();"
         "print(sorted({'torch', 'ray', 'scipy'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_specification_refuses_a_table_that_the_paper_has_not() -> None:
+    def spec(number: int | None) -> TableSpec:
+        rows = Axis(field="layer")
+        return TableSpec(
+            name="t", number=number, caption="", rows=rows, measures={}, layout="columns"
+        )
+
+    assert [spec(number).number for number in (None, *TABLES)] == [None, *TABLES]
+    for number in (TABLES[0] - 1, TABLES[-1] + 1):
+        with pytest.raises(ValidationError, match="number"):
+            spec(number)

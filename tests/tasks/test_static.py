@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nalu_ray.results.analysis.statistics import perturbed_mse
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.tasks import static
 from nalu_ray.tasks._operands import sections
@@ -113,21 +112,6 @@ def test_sections_differ_between_seeds_and_stay_within_one() -> None:
     alone, _ = sections("static", (7,), 100, 10, 0)
     assert torch.equal(first[7], alone[0])
     assert (first[:, 0] < second[:, 0]).float().mean().item() == pytest.approx(0.5, abs=0.25)
-
-
-@pytest.mark.parametrize("op", OPERATIONS)
-def test_threshold_is_that_of_the_statistics_module(op: str) -> None:
-    setting = small(op=op, train_range=(1, 2), test_range=(2, 6), section=25, overlap=12)
-    streams = Streams("static", SEEDS, "extrapolation")
-    batch = TASK.sample(setting, "extrapolation", streams)
-    found = TASK.references(setting, "extrapolation", batch, streams)["solved_mse"]
-    for k, (first, second) in enumerate(zip(*sections("static", SEEDS, 100, 25, 12), strict=True)):
-        masks = []
-        for index in (first, second):
-            masks.append(np.zeros(100))
-            masks[-1][index.numpy()] = 1.0
-        expected = perturbed_mse(op, batch.inputs[0][k].double().numpy(), *masks)
-        assert found[k].item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_random_reference_is_the_error_of_an_untrained_linear_network() -> None:

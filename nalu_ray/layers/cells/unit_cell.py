@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import registry
+from .._checks import check_count
 from ..registry import Registry
 from ..stack import Stacked, reset_parameters
 from .cell import Cell, State
@@ -27,12 +28,17 @@ class UnitCell(Cell):
         hidden_features: size of h.
         unit: a module class with constructor ``(in_features, out_features, **options)``.
         options: the unit's.
+
+    Raises:
+        ValueError: a size is below 1.
     """
 
     def __init__(
         self, in_features: int, hidden_features: int, unit: type[nn.Module], **options: Any
     ) -> None:
         super().__init__()
+        check_count("in_features", in_features)
+        check_count("hidden_features", hidden_features)
         self.in_features, self.out_features = in_features, hidden_features
         self.unit = unit(in_features + hidden_features, hidden_features, **options)
 

@@ -125,8 +125,9 @@ def _chapter(chapter: Chapter) -> str:
         f'{base64.b64encode(p.svg).decode()}"></figure>\n'
         for p in chapter.pictures
     )
+    section = f" <small>section {escape(chapter.section)}</small>" if chapter.section else ""
     return (
         f'<section id="{_anchor(chapter)}">\n'
-        f"<h2>{escape(chapter.title)} <small>section {escape(chapter.section)}</small></h2>\n"
+        f"<h2>{escape(chapter.title)}{section}</h2>\n"
         f'<p class="facts">{lines}</p>\n{"".join(map(html, chapter.tables))}{pictures}</section>\n'
     )

@@ -24,10 +24,10 @@ from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.tasks.static.data import (
     OPERATIONS,
     StaticSetting,
-    almost_right_error,
     beyond_inputs,
     inside_inputs,
     random_model_error,
+    success_error,
     training_batch,
     with_target,
 )
@@ -151,7 +151,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
         """The error of a random linear model (100.0 of Table 7), and the threshold of success."""
         found = {"random_mse": random_model_error(setting, batch, streams.seeds)}
         if split == "extrapolation":
-            found["solved_mse"] = almost_right_error(setting, batch, streams.seeds)
+            found["solved_mse"] = success_error(setting, batch, streams.seeds)
         return found
 
     def memory(self, setting: StaticSetting, seeds: int) -> int:

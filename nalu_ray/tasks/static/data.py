@@ -12,7 +12,8 @@ from torch import Tensor
 from nalu_ray import layers
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.tasks._operands import operands, redraw, sections
+from nalu_ray.tasks._operands import Sections, operands, redraw, sections
+from nalu_ray.tasks._success import ONE_OPERAND, success_threshold
 from nalu_ray.training.fields import Init, LayerName, Options, PerLayer, Range, SupervisedSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
@@ -27,9 +28,7 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "square": lambda a, b: a * a,
     "sqrt": lambda a, b: a.sqrt(),
 }
-ONE_OPERAND = ("square", "sqrt")
 OBSERVED_EXAMPLES = 10_000
-WEIGHT_ERROR = 1e-5
 
 
 class StaticSetting(SupervisedSetting):
@@ -94,12 +93,15 @@ class StaticSetting(SupervisedSetting):
 def _operands(
     x: Tensor, setting: StaticSetting, seeds: Sequence[int], shared: bool = False
 ) -> tuple[Tensor, Tensor]:
+    return operands(x, _chosen(setting, seeds), shared)
+
+
+def _chosen(setting: StaticSetting, seeds: Sequence[int]) -> Sections:
     shape = (setting.inputs, setting.section, setting.overlap)
-    return operands(x, sections("static", tuple(seeds), *shape), shared)
+    return sections("static", tuple(seeds), *shape)
 
 
 def training_batch(setting: StaticSetting, streams: Streams) -> Batch:
-    """A batch per seed: inputs (R, N, inputs), R = 1 if shared, and targets (R, N, 1)."""
     shape = (setting.batch, setting.inputs)
     x = torch.from_numpy(streams.uniform(shape, *setting.train_range))
     return with_target(setting, x, streams.seeds, setting.shared_inputs)
@@ -108,7 +110,6 @@ def training_batch(setting: StaticSetting, streams: Streams) -> Batch:
 def with_target(
     setting: StaticSetting, x: Tensor, seeds: Sequence[int], shared: bool = False
 ) -> Batch:
-    """The batch of inputs (R or 1, N, inputs) and of what each seed's sections make of them."""
     y = OPERATIONS[setting.op](*_operands(x, setting, seeds, shared))
     return Batch((x,), y.unsqueeze(2), shared)
 
@@ -167,7 +168,6 @@ def _abc(setting: StaticSetting, x: Tensor, seeds: Sequence[int], shared: bool =
 
 
 def random_model_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
-    """Mean squared error of an untrained linear network of each seed on the batch, (R,)."""
     inits = [entropy("static", seed, "reference") % 2**63 for seed in seeds]
     random = Replicas(lambda: layers.build("none", setting.inputs, setting.hidden, 1), inits)
     with torch.no_grad():
@@ -175,12 +175,7 @@ def random_model_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int
         return mean_squared_error(random(*inputs), batch.targets.cpu())
 
 
-def almost_right_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
-    """Error of a model whose selecting weights are off by 1e-5 (Madsen and Johansen 2020, app.)."""
-    x = batch.inputs[0].double().cpu()
-    rest = x.sum(2)
-    a, b = (
-        (1 - WEIGHT_ERROR) * s + WEIGHT_ERROR * (rest - s) for s in _operands(x, setting, seeds)
-    )
-    exact = OPERATIONS[setting.op](*_operands(x, setting, seeds))
-    return (OPERATIONS[setting.op](a, b) - exact).square().mean(1)
+def success_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
+    """Error on an evaluation set below which each seed counts as solved, (R,)."""
+    chosen = _chosen(setting, seeds)
+    return success_threshold(setting.op, batch.inputs[0].cpu(), chosen)
