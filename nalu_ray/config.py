@@ -7,22 +7,32 @@ line. A *sweep file* is plain data: axes, values and seeds for the presets smoke
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import itertools
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from nalu_ray import strict_yaml
 from nalu_ray.resources import Resources
+from nalu_ray.strict_yaml import YAMLError
+from nalu_ray.values import LARGEST, Plain, Reader, reason, short, shown
 
 PRESETS = ("smoke", "laptop", "paper")
+MOST_SEEDS = 1_000_000
+MOST_SETTINGS = 10_000
+MOST_RUNS = 1_000_000
+
+_WHOLE = re.compile(r"[0-9]+")
 
 
 class ConfigError(ValueError):
@@ -36,15 +46,21 @@ class ConfigError(ValueError):
 def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
     """Returns an error line that names the value, the nearest allowed one, and all allowed."""
     names = sorted(allowed)
+    name = short(name)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(names)}"
 
 
-class Setting(BaseModel):
+class Setting(Plain):
     """One point of a task's grid. Equal values give an equal :attr:`id`, on any machine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    def unread(self) -> dict[str, str]:
+        """Returns the fields that change nothing about this point, each with the reason.
+
+        A grid does not vary them, and who sets one for such points alone is told the reason.
+        """
+        return {}
 
     @property
     def id(self) -> str:
@@ -58,39 +74,40 @@ def setting_id(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Override(_Data):
+class Override(Plain):
     """Values for the points of a grid that match ``when``."""
 
     when: dict[str, list[Any]]
-    set: dict[str, Any] = {}
-    axes: dict[str, list[Any]] = {}
+    set: dict[str, Any] = Field({})
+    axes: dict[str, list[Any]] = Field({})
     seeds: int | list[int] | None = None
 
 
-class Preset(_Data):
-    """One sweep: the product of the axes, with values and seeds."""
+class Preset(Plain):
+    """One sweep: the product of the axes, with values and seeds.
+
+    Attributes:
+        changes: axes as ``key=value`` words make them, over everything else.
+    """
 
     about: str = ""
-    axes: dict[str, list[Any]] = {}
-    set: dict[str, Any] = {}
+    axes: dict[str, list[Any]] = Field({})
+    set: dict[str, Any] = Field({})
     seeds: int | list[int] = 1
-    overrides: list[Override] = []
+    overrides: list[Override] = Field([])
+    changes: dict[str, list[Any]] = Field({})
     resources: Resources = Resources()
     seed_step_microseconds: float = Field(50.0, gt=0, description="a seed's step on one core")
 
 
-class Sweep(_Data):
+class Sweep(Plain):
     """A whole ``tune_configs/<task>.yaml``."""
 
     task: str
     presets: dict[Literal["smoke", "laptop", "paper"], Preset]
 
 
-class Point(_Data):
+class Point(Plain):
     """One setting of a plan with the seeds asked for."""
 
     setting: Setting
@@ -111,11 +128,10 @@ def load_sweep(task: str, path: Path | None = None) -> Sweep:
     """
     source = path or configs_folder() / f"{task}.yaml"
     try:
-        data = yaml.safe_load(source.read_text(encoding="utf-8"))
-        sweep = Sweep.model_validate(data)
+        sweep = Sweep.model_validate(strict_yaml.read(source))
     except OSError as error:
         raise ConfigError([f"cannot read sweep {source}: {error.strerror}"]) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except YAMLError as error:
         raise ConfigError([f"sweep {source} is not YAML: {error}"]) from error
     except ValidationError as error:
         raise ConfigError([f"sweep {source}: {line}" for line in explain(error)]) from error
@@ -130,35 +146,63 @@ def explain(error: ValidationError) -> list[str]:
 
 
 def _explain_one(item: ErrorDetails) -> str:
-    field = ".".join(str(part) for part in item["loc"])
+    field = ".".join(short(str(part)) for part in item["loc"])
     if item["type"] == "extra_forbidden":
         return f"{field}: no such field"
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "literal_error":
         allowed = re.findall(r"'([^']*)'", item.get("ctx", {}).get("expected", ""))
         message = did_you_mean("value", str(item["input"]), allowed)
+    if isinstance(item["input"], str):  # some messages repeat it
+        message = message.replace(repr(item["input"]), shown(item["input"]))
     if not field:  # a rule over several fields: its message names them
         return message
-    shown = "" if item["type"] == "missing" else f"={item['input']!r}"
-    return f"{field}{shown}: {message}"
+    value = "" if item["type"] == "missing" else f"={shown(item['input'])}"
+    return f"{field}{value}: {message}"
 
 
 def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
     """Reads ``100`` as seeds 0 to 99 and ``3,7``, ``3,`` or a list as those seeds.
 
     Raises:
-        ConfigError: not whole numbers of 0 or more, none at all, or one named twice.
+        ConfigError: not whole numbers of 0 or more, none at all, one named twice, one beyond 64
+            bits, or more than ``MOST_SEEDS``.
     """
     parts = value.removesuffix(",").split(",") if isinstance(value, str) else value
-    try:
-        numbers = [int(parts)] if isinstance(parts, int) else [int(part) for part in parts]
-    except (TypeError, ValueError):
-        numbers = [-1]
     alone = isinstance(parts, int) or (isinstance(value, str) and "," not in value)
-    seeds = tuple(range(numbers[0])) if alone else tuple(numbers)
+    numbers = [_whole(part) for part in ([parts] if isinstance(parts, int) else parts)]
+    told = f"seeds={shown(value)}"
+    if alone and numbers[0] > MOST_SEEDS:
+        raise ConfigError([_too_many_seeds(told, numbers[0])])
+    if max(numbers, default=0) > LARGEST:
+        raise ConfigError([f"{told}: a seed is at most 2^63 - 1, which is {LARGEST}"])
+    seeds = _first(numbers[0]) if alone else tuple(numbers)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise ConfigError([f"seeds={value!r}: a count of 1 or more, or a list such as 3,7"])
+        raise ConfigError([f"{told}: a count of 1 or more, or a list such as 3,7"])
     return seeds
+
+
+def _whole(part: Any) -> int:
+    """Returns a whole number of 0 or more, -1 for what is none."""
+    if isinstance(part, int) and not isinstance(part, bool):
+        return max(part, -1)
+    if isinstance(part, str) and _WHOLE.fullmatch(part.strip()):
+        # more digits than any seed has; Python would not even read thousands of them
+        return int(part) if len(part) <= 2 * len(str(LARGEST)) else LARGEST + 1
+    return -1
+
+
+def _too_many_seeds(told: str, count: int) -> str:
+    one = f"; for this one seed write seeds={count}," if count <= LARGEST else ""
+    return f"{told}: a count is at most {MOST_SEEDS:,} seeds{one}"
+
+
+@functools.lru_cache(maxsize=16)
+def _first(count: int) -> tuple[int, ...]:
+    return tuple(range(max(0, count)))
+
+
+# -- the grid --------------------------------------------------------------------------------------
 
 
 def expand(
@@ -169,6 +213,9 @@ def expand(
 ) -> list[Point]:
     """Returns every point of a preset, the command line's ``changes`` on top.
 
+    Where a point does not read a field (:meth:`Setting.unread`), neither axes nor changes vary it:
+    it stays as it is without them.
+
     Args:
         preset: the sweep.
         setting_type: the task's setting model.
@@ -176,30 +223,192 @@ def expand(
         seeds: seeds for every point, instead of the preset's.
 
     Raises:
-        ConfigError: every unknown field and every impossible value, together, or no point at all.
+        ConfigError: every unknown field and every impossible value, together, no point at all, too
+            many, or a field that no point reads.
     """
     if in_sweep := _unknown_fields(_fields_of(preset), setting_type):
         raise ConfigError([f"sweep: {mistake}" for mistake in in_sweep])
     mistakes = _unknown_fields(changes, setting_type)
-    known = {name: values for name, values in changes.items() if name in setting_type.model_fields}
+    readers = _Readers(setting_type)
+    changes = {name: values for name, values in changes.items() if name in readers.fields}
+    varied = {**preset.changes, **changes}
+    sweep, wrong = _typed(preset, varied, readers)
+    if wrong:
+        raise ConfigError([*mistakes, *wrong])
     points: dict[str, Point] = {}
-    for values, wanted in _grid(preset, known, _defaults(setting_type)):
+    use = _Use(sweep)
+    for candidate in _bounded(_grid(sweep, readers.defaults), sweep, seeds):
         try:
-            setting = setting_type.model_validate(values)
+            setting = use.settle(setting_type.model_validate(candidate.values), candidate)
         except ValidationError as error:
             mistakes += explain(error)
             continue
         before = points[setting.id].seeds if setting.id in points else ()
-        union = tuple(dict.fromkeys([*before, *(seeds or wanted)]))
+        union = tuple(dict.fromkeys([*before, *(seeds or candidate.seeds)]))
         points[setting.id] = Point(setting=setting, seeds=union)
     if mistakes or not points:
         raise ConfigError(mistakes or ["no settings: an axis has no values"])
+    if unread := use.mistakes():
+        raise ConfigError(unread)
     return list(points.values())
+
+
+class _Readers:
+    """What types the values of each field of a setting, and the fields' defaults."""
+
+    def __init__(self, setting_type: type[Setting]) -> None:
+        self.fields = setting_type.model_fields
+        self.defaults = {
+            name: info.get_default(call_default_factory=False) for name, info in self.fields.items()
+        }
+        self._readers: dict[str, Reader] = {}
+
+    def __getitem__(self, name: str) -> Reader:
+        if name not in self._readers:
+            info = self.fields[name]
+            self._readers[name] = Reader(Annotated[info.annotation, info])
+        return self._readers[name]
+
+    def axes(self, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+        """Returns axes with typed values; what has no type of the field's is left as it is."""
+        return {
+            name: [self[name].read_or_leave(value) for value in values]
+            for name, values in axes.items()
+        }
+
+    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns single values, typed likewise."""
+        return {name: self[name].read_or_leave(value) for name, value in values.items()}
+
+
+def _typed(
+    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: _Readers
+) -> tuple[Preset, list[str]]:
+    """Returns a preset with typed values and ``changes`` as its own, and what is wrong in it."""
+    overrides, mistakes = [], []
+    sweep = preset.model_copy(
+        update={
+            "axes": readers.axes(preset.axes),
+            "set": readers.values(preset.set),
+            "changes": readers.axes(changes),
+        }
+    )
+    possible = {
+        name: [sweep.set.get(name, default)] for name, default in readers.defaults.items()
+    } | {name: list(values) for name, values in sweep.axes.items()}
+    for name, values in sweep.changes.items():
+        possible[name] = [*possible[name], *values]
+    for place, override in enumerate(preset.overrides):
+        when, wrong = _typed_when(override.when, possible, readers)
+        mistakes += [f"sweep: overrides.{place}.when.{line}" for line in wrong]
+        fixed, axes = readers.values(override.set), readers.axes(override.axes)
+        overrides.append(override.model_copy(update={"when": when, "set": fixed, "axes": axes}))
+        for name, value in fixed.items():
+            possible[name] = [*possible[name], value]
+    return sweep.model_copy(update={"overrides": overrides}), mistakes
+
+
+def _typed_when(
+    when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: _Readers
+) -> tuple[dict[str, list[Any]], list[str]]:
+    """Types the values of ``when``; a mistake for each that no point can have."""
+    typed: dict[str, list[Any]] = {}
+    mistakes = []
+    for name, values in when.items():
+        typed[name] = []
+        if not values:
+            mistakes.append(f"{name}=[]: no point has a value of none; leave {name} out")
+        for value in values:
+            try:
+                typed[name].append(readers[name].read(value))
+            except ValueError as error:
+                mistakes.append(f"{name}={shown(value)}: {reason(error)}")
+                continue
+            if typed[name][-1] not in possible[name]:
+                there = ", ".join(dict.fromkeys(map(shown, possible[name])))
+                mistakes.append(f"{name}={shown(value)}: no point has it; there is {short(there)}")
+    return typed, mistakes
+
+
+@dataclass
+class _Candidate:
+    """A point before it is checked.
+
+    Attributes:
+        values: of the setting's fields; what is not there has its default.
+        unvaried: values without axes and changes.
+        varied: fields that axes and changes give.
+        seeds: asked for.
+    """
+
+    values: dict[str, Any]
+    unvaried: dict[str, Any]
+    varied: Collection[str]
+    seeds: tuple[int, ...]
+
+
+@dataclass
+class _Use:
+    """Which of the fields that a sweep varies some point reads."""
+
+    sweep: Preset
+    read: set[str] = field(default_factory=set)
+    reasons: dict[str, set[str]] = field(default_factory=dict)
+
+    def settle(self, setting: Setting, candidate: _Candidate) -> Setting:
+        """Returns the setting with varied fields that it does not read as they are unvaried."""
+        unread, varied = setting.unread(), candidate.varied
+        idle = [name for name in varied if name in unread]
+        self.read.update(name for name in varied if name not in unread)
+        if not idle:
+            return setting
+        for name in idle:
+            self.reasons.setdefault(name, set()).add(unread[name])
+        kept = {name: value for name, value in candidate.values.items() if name not in idle}
+        back = {name: candidate.unvaried[name] for name in idle if name in candidate.unvaried}
+        return type(setting).model_validate({**kept, **back})
+
+    def mistakes(self) -> list[str]:
+        """Returns a line for each field that was asked for and that no point reads."""
+        # an axis of a file may have lost its readers to a change
+        asked = self.sweep.changes or self.sweep.axes
+        return [
+            f"{name}={shown(list(values)).strip('[]')}: it would change nothing, as "
+            f"{short('; '.join(sorted(self.reasons[name])), 200)}"
+            for name, values in asked.items()
+            if name in self.reasons and name not in self.read
+        ]
+
+
+def _bounded(
+    grid: Iterator[_Candidate], sweep: Preset, seeds: tuple[int, ...] | None
+) -> list[_Candidate]:
+    """Returns the candidates.
+
+    Raises:
+        ConfigError: there are more than may be, of settings or of settings times seeds.
+    """
+    candidates, runs = [], 0
+    for candidate in grid:
+        candidates.append(candidate)
+        runs += len(seeds or candidate.seeds)
+        if len(candidates) > MOST_SETTINGS or runs > MOST_RUNS:
+            break
+    else:
+        return candidates
+    settings = math.prod(len(values) for values in {**sweep.axes, **sweep.changes}.values())
+    what, most = "settings", MOST_SETTINGS
+    if len(candidates) <= MOST_SETTINGS:
+        what, most = "runs, settings times seeds", MOST_RUNS
+    raise ConfigError(
+        [f"a sweep of {settings:,} settings or more: at most {most:,} {what}; split it"]
+    )
 
 
 def _fields_of(preset: Preset) -> Iterable[str]:
     overrides = [(item.when, item.set, item.axes) for item in preset.overrides]
-    return itertools.chain(preset.axes, preset.set, *itertools.chain.from_iterable(overrides))
+    named = (preset.axes, preset.set, preset.changes)
+    return itertools.chain(*named, *itertools.chain.from_iterable(overrides))
 
 
 def _unknown_fields(names: Iterable[str], setting_type: type[Setting]) -> list[str]:
@@ -208,27 +417,22 @@ def _unknown_fields(names: Iterable[str], setting_type: type[Setting]) -> list[s
     return [did_you_mean("field", name, [*allowed, "seeds"]) for name in unknown]
 
 
-def _defaults(setting_type: type[Setting]) -> dict[str, Any]:
-    fields = setting_type.model_fields.items()
-    return {name: field.get_default(call_default_factory=False) for name, field in fields}
-
-
-def _grid(
-    preset: Preset, changes: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any]
-) -> Iterable[tuple[dict[str, Any], tuple[int, ...]]]:
-    for base in _product({**preset.axes, **changes}):
-        values = {**preset.set, **base}
+def _grid(preset: Preset, defaults: Mapping[str, Any]) -> Iterator[_Candidate]:
+    changes: Collection[str] = preset.changes
+    for base in _product({**preset.axes, **preset.changes}):
+        values, unvaried = {**preset.set, **base}, dict(preset.set)
         axes: dict[str, Sequence[Any]] = {}
         wanted = preset.seeds
         for override in preset.overrides:
             here = {**defaults, **values}
-            if all(here.get(key) in allowed for key, allowed in override.when.items()):
-                fixed = {k: v for k, v in override.set.items() if k not in changes}
-                values.update(fixed)
+            if all(here[key] in allowed for key, allowed in override.when.items()):
+                values.update({k: v for k, v in override.set.items() if k not in changes})
+                unvaried.update(override.set)
                 axes.update({k: v for k, v in override.axes.items() if k not in changes})
                 wanted = wanted if override.seeds is None else override.seeds
+        seeds = parse_seeds(wanted)
         for extra in _product(axes):
-            yield {**values, **extra}, parse_seeds(wanted)
+            yield _Candidate({**values, **extra}, unvaried, [*base, *extra], seeds)
 
 
 def _product(axes: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:

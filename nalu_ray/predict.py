@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pydantic import ValidationError
 
-from nalu_ray.command.words import Exit, Parser, assignments, guarded
+from nalu_ray.command.words import Exit, Parser, assignments, guarded, whole
 from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
 from nalu_ray.registry import tasks
 from nalu_ray.results.output import figures, traces
@@ -141,7 +141,7 @@ def _parser() -> Parser:
     add("--out", default="results", help="folder or URI of the results (default: %(default)s)")
     add("--figure", type=Path, metavar="FILE",
         help="draw what is told, or what is unseen, as .png, .pdf or .svg")  # fmt: skip
-    add("--examples", type=int, default=9, metavar="N",
+    add("--examples", type=whole, default=9, metavar="N",
         help="how many test numbers or series (default: %(default)s)")  # fmt: skip
     return made
 

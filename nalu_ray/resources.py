@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from nalu_ray.values import Plain, check_plain
+
+_ROUNDING = 0.05  # of n in 1/n, so that 0.33 is a third
 
 
-class Resources(BaseModel):
+class Resources(Plain):
     """What one trial asks of the machine or the cluster."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     cpus_per_trial: float = Field(1.0, gt=0, description="CPUs a trial reserves")
     gpus_per_trial: float | Literal["auto"] = Field(
@@ -28,9 +30,11 @@ class Resources(BaseModel):
         if value == "auto":
             return value
         try:
+            check_plain(value, float)
             found = float(value)
-            ratio = 1 / found if 0 < found < 1 else found
-            fills = found >= 0 and abs(ratio - round(ratio)) <= 0.05
+            parts = 1 / found if 0 < found < 1 else 0.0
+            part = round(parts) > 1 and abs(parts - round(parts)) <= _ROUNDING
+            fills = part or (found >= 0 and found.is_integer())
         except (TypeError, ValueError, OverflowError):
             fills = False
         if not fills:

@@ -131,6 +131,13 @@ class Task(ABC, Generic[S]):
         """
         return 0
 
+    def trained(self, setting: S, seeds: int) -> int:
+        """Returns the bytes of so many seeds' parameters and of all that goes with them.
+
+        They count beside :meth:`memory`.
+        """
+        return 0
+
     def processes(self, setting: S) -> int:
         """Returns how many processes a trial starts beside its own; they share its CPUs."""
         return 0
@@ -193,6 +200,13 @@ class SupervisedTask(Task[S]):
 
         with torch.device("meta"):
             self.build(setting)
+
+    def trained(self, setting: S, seeds: int) -> int:
+        """Parameters, gradients and moments."""
+        from nalu_ray.training import footprint  # noqa: PLC0415 (keeps torch optional)
+
+        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
+        return footprint.trained(count, cast(Any, setting).optimiser, seeds)
 
     @abstractmethod
     def sample(self, setting: S, split: str, streams: Streams) -> Batch:

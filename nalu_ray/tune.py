@@ -19,16 +19,16 @@ from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import commit
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.messages import Messages
-from nalu_ray.sweep.placement import crowded, shared
+from nalu_ray.sweep.placement import crowded, shared, size
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import commit
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ class _Planner:
 
         task, resources = self.request.task, crowded(self.job.resources, capacity)
 
-        def size(trial: TrialSpec) -> int:
-            return task.memory(task.setting_type.model_validate(trial.setting), len(trial.seeds))
+        def bytes_of(trial: TrialSpec) -> int:
+            return size(task, task.setting_type.model_validate(trial.setting), len(trial.seeds))
 
-        largest = max(self.plan(capacity, resources).trials, key=size)
+        largest = max(self.plan(capacity, resources).trials, key=bytes_of)
         return self.plan(capacity, shared(resources, *ray.measure_gpu(largest)))
 
 

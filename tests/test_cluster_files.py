@@ -467,3 +467,28 @@ def test_documented_commands_are_rays(words: list[str], monkeypatch: pytest.Monk
 def test_documented_checks_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert [main(words) for words in documented("python -m nalu_ray.cluster ")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("max_workers: 8", "max_workers: 1:30", "max_workers='1:30': Ray reads 90; quote it"),
+        ("max_workers: 8", "max_workers: 010", "max_workers=10: Ray reads 8; quote it"),
+        ("max_workers: 8", "max_workers: 1e1", "max_workers=10.0: Ray reads '1e1'; quote it"),
+        ("max_workers: 8", "max_workers: 1_0", "max_workers='1_0': Ray reads 10; quote it"),
+        ("max_workers: 8", "max_workers: 8\nmax_workers: 2", "'max_workers' stands twice"),
+        ("max_workers: 8", "idle: off\nmax_workers: 8", "idle='off': Ray reads False; quote it"),
+        ("max_workers: 8", "no: 1\nmax_workers: 8", "keys="),
+        ("max_workers: 8", "a: 2020-99-99\nmax_workers: 8", "Ray reads ValueError("),
+    ],
+)
+def test_what_ray_reads_otherwise_than_it_is_written(
+    tmp_path: Path, before: str, after: str, told: str
+) -> None:
+    text = (ROOT / AWS).read_text(encoding="utf-8")
+    assert text.count(f"\n{before}\n") == 1
+    path = tmp_path / "c.yaml"
+    path.write_text(text.replace(f"\n{before}\n", f"\n{after}\n"), encoding="utf-8")
+    (line,) = check(path).mistakes
+    assert told in line
+    assert len(line) < 250

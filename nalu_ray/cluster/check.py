@@ -13,8 +13,11 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import yaml
 
+from nalu_ray import strict_yaml
 from nalu_ray.cluster import aws, counts, exposure, pins
 from nalu_ray.config import did_you_mean
+from nalu_ray.strict_yaml import YAMLError
+from nalu_ray.values import short, shown
 
 # The keys that Ray reads for any provider, and for one; its schema lets every key pass.
 _ANY = {"type", "disable_launch_config_check", "disable_node_updaters", "foreground_node_launch"}
@@ -50,13 +53,15 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
         allow_open: accept dashboards and security groups that the world can reach.
     """
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = strict_yaml.read(path)
     except OSError as error:
         return Checked([f"cannot be read: {error.strerror}"], [])
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except YAMLError as error:
         return Checked([f"not YAML: {error}"], [])
     if not isinstance(config, dict):
         return Checked(["not a mapping of fields such as cluster_name"], [])
+    if misread := list(_misread(config, _as_ray_reads(path))):
+        return Checked(misread, [])
     mistakes, secrets = list(_schema(config)), list(exposure.secrets(config))
     shaped = _without(config, [mistake.path for mistake in mistakes if mistake.misshapen])
     lines = [line for mistake in mistakes for line in mistake.lines()]
@@ -67,6 +72,28 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
     lines += [line for line in found if line.partition(":")[0] not in named]
     summary = "" if lines else f"{counts.describe(config)}; {pins.describe(config)}"
     return Checked([*lines, *secrets], notes, summary)
+
+
+def _as_ray_reads(path: Path) -> Any:
+    """Returns what Ray finds in a file: it reads YAML 1.1, where ``1:30`` is 90."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, yaml.YAMLError) as error:
+        return error
+
+
+def _misread(meant: Any, read: Any, where: str = "") -> Iterator[str]:
+    """Yields a line for each value that is one thing as written and another to Ray."""
+    if isinstance(meant, dict) and isinstance(read, dict) and meant.keys() == read.keys():
+        inside = f"{where}." if where else ""
+        for name in meant:
+            yield from _misread(meant[name], read[name], f"{inside}{name}")
+    elif isinstance(meant, list) and isinstance(read, list) and len(meant) == len(read):
+        for place, pair in enumerate(zip(meant, read, strict=True)):
+            yield from _misread(*pair, f"{where}.{place}")
+    elif type(meant) is not type(read) or meant != read:
+        how = "quote it, or write numbers and true or false plainly"
+        yield f"{where or 'keys'}={shown(meant)}: Ray reads {shown(read)}; {how}"
 
 
 def _rules(config: dict[str, Any], allow_open: bool) -> tuple[list[str], list[str]]:
@@ -138,7 +165,7 @@ class _Mistake:
             absent = [name for name in error.validator_value if name not in error.instance]
             yield from (f"{inside}{name}: missing" for name in absent)
         else:
-            yield f"{where}={error.instance!r}: {error.message}"
+            yield f"{where}={shown(error.instance)}: {short(error.message, 200)}"
 
 
 def _provider(config: dict[str, Any]) -> Iterator[str]:

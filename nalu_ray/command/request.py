@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import resource
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from nalu_ray.config import PRESETS, ConfigError, Point, Preset, did_you_mean, e
 from nalu_ray.resources import Resources
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.task import Task
+from nalu_ray.values import short
 
 ABOUT = """\
 Runs the sweep of a task and prints its tables. What is stored already is not run again, so the
@@ -47,6 +49,8 @@ examples:
 exit codes: 0 all done, 1 some seeds failed, 2 bad usage, 130 Ctrl-C, 143 terminated
 """
 # flag -> the package that it needs
+OPEN_FILES = 1024
+OPEN_FILES_LOCAL = 64
 LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 
 
@@ -153,7 +157,10 @@ def _unbuildable(task: Task[Any], point: Point) -> list[str]:
     try:
         task.check(point.setting)
     except (TypeError, ValueError) as error:
-        return [str(error)]
+        return [short(str(error), 400)]
+    except (MemoryError, OverflowError, RuntimeError) as error:  # a size that no tensor can have
+        reason = short(str(error).partition("\n")[0], 200)
+        return [f"{task.label(point.setting)}: cannot be built: {reason}"]
     return []
 
 
@@ -172,6 +179,12 @@ def _flag(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
+def _flagged(line: str) -> str:
+    """Returns an error line of a field as one of its flag."""
+    field, sign, rest = line.partition("=")
+    return f"{_flag(field)}{sign}{rest}"
+
+
 def _no_task() -> Task[Any]:
     raise ConfigError([f"name a task first: {', '.join(registry.names())} (--list tells more)"])
 
@@ -185,7 +198,20 @@ def _contradictions(options: Any) -> list[str]:
             mistakes.append(f"--{name} is Ray's: it does not go with --local")
     if options.local and options.address:
         mistakes.append("--local and --address exclude each other")
+    if not (options.local or options.dry_run or options.print_config):
+        mistakes += _open_files()
     return mistakes
+
+
+def _open_files() -> list[str]:
+    """Raises this process's limit of open files to what Ray needs; a mistake where it cannot."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES:
+        how = "--local does without" if hard >= OPEN_FILES_LOCAL else "raise it"
+        return [f"ulimit -n is {hard}: Ray opens up to {OPEN_FILES:,} files; {how}"]
+    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
+    return []
 
 
 def _resources(options: Any) -> dict[str, Any]:
@@ -194,7 +220,7 @@ def _resources(options: Any) -> dict[str, Any]:
     try:
         return Resources.model_validate(given).model_dump(include=set(given))
     except ValidationError as error:
-        raise ConfigError([_flag(line) for line in explain(error)]) from error
+        raise ConfigError([_flagged(line) for line in explain(error)]) from error
 
 
 def _store(options: Any, task: str) -> Store:

@@ -53,7 +53,7 @@ def type_name(kind: Any) -> str:
     if origin is tuple:
         return ":".join("..." if part is Ellipsis else type_name(part) for part in parts)
     if origin is dict:
-        return f"name:{type_name(parts[1])};..."
+        return "name:value;..."
     if origin in (Union, types.UnionType):
         return " or ".join(type_name(part) for part in parts)
     plain = kind.__name__ if isinstance(kind, type) and not parts else str(kind)
@@ -86,22 +86,15 @@ def resolved(
     resources: Resources,
 ) -> Preset:
     """Returns the sweep with the command line folded in: by itself it expands to the same."""
-
-    def kept(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if name not in changes}
-
-    seeds_too = {} if seeds is None else {"seeds": None}
-    overrides = [
-        item.model_copy(update={"set": kept(item.set), "axes": kept(item.axes), **seeds_too})
-        for item in preset.overrides
-    ]
-    update = {
-        "axes": {**preset.axes, **{name: list(values) for name, values in changes.items()}},
-        "seeds": preset.seeds if seeds is None else list(seeds),
-        "overrides": [item for item in overrides if item.set or item.axes or item.seeds],
+    folded: dict[str, Any] = {
+        "changes": {**preset.changes, **{name: list(values) for name, values in changes.items()}},
         "resources": resources,
     }
-    return preset.model_copy(update=update)
+    if seeds is not None:
+        without = [item.model_copy(update={"seeds": None}) for item in preset.overrides]
+        folded["overrides"] = [item for item in without if item.set or item.axes]
+        folded["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
+    return preset.model_copy(update=folded)
 
 
 # -- tables of what there is ---------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
-import re
 import signal
 import sys
 import threading
@@ -14,13 +14,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
-
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
 from nalu_ray.results.store.store import StoreError
-
-_OUTSIDE_BRACKETS = re.compile(r",(?![^\[{(]*[\]})])")
+from nalu_ray.values import LARGEST, Reader, short, shown, split
 
 
 class Exit(IntEnum):
@@ -50,6 +46,12 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else args
+        if wrong := [word for word in words if not _is_utf8(word)]:
+            raise ConfigError([f"{short(ascii(word))}: not UTF-8" for word in wrong])
+        return super().parse_known_args(words, namespace)
+
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message.removeprefix("argument ")])
 
@@ -58,6 +60,34 @@ class Parser(argparse.ArgumentParser):
         flags = [name for action in self._actions for name in action.option_strings]
         line = did_you_mean("option", word.partition("=")[0], flags)
         return f"{line.split(' Allowed: ')[0]} --help lists them"
+
+
+def whole(text: str) -> int:
+    """Reads a flag's whole number of up to 64 bits, for argparse."""
+    try:
+        if "_" not in text and abs(number := int(text)) <= LARGEST:
+            return number
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{shown(text)}: a whole number is needed")
+
+
+def number(text: str) -> float:
+    """Reads a flag's finite number, for argparse."""
+    try:
+        if "_" not in text and math.isfinite(found := float(text)):
+            return found
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{shown(text)}: a number is needed")
+
+
+def _is_utf8(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -114,7 +144,7 @@ def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     for word in words:
         key, sign, value = word.partition("=")
         if not (key and sign and value):
-            mistakes.append(f"'{word}': expected key=value, such as seeds=10")
+            mistakes.append(f"'{short(word)}': expected key=value, such as seeds=10")
         elif key in found:
             mistakes.append(f"{key} is given twice; for several values write {key}={value},...")
         else:
@@ -143,31 +173,13 @@ class Changes:
             seeds = parse_seeds(given.pop("seeds")) if "seeds" in given else None
         except ConfigError as error:
             mistakes += error.messages
-        values = {key: list(_values(key, text, setting_type)) for key, text in given.items()}
+        values = {key: _values(key, text, setting_type) for key, text in given.items()}
         return cls(values, seeds, mistakes)
 
 
-def _values(key: str, text: str, setting_type: type[Setting]) -> Iterator[Any]:
-    field = setting_type.model_fields.get(key)
-    for part in _OUTSIDE_BRACKETS.split(text):
-        yield part if field is None else _typed(part, Annotated[field.annotation, field])
-
-
-def _typed(text: str, kind: Any) -> Any:
-    adapter = TypeAdapter[Any](kind)
-    for value in _readings(text):
-        try:
-            return adapter.validate_python(value)
-        except ValidationError:
-            continue
-    return text
-
-
-def _readings(text: str) -> Iterator[Any]:
-    readings: list[Any] = [text]
-    if text.lower() in ("none", "null"):
-        readings.append(None)
-    with contextlib.suppress(yaml.YAMLError):
-        readings.append(yaml.safe_load(text))
-    # what is written in brackets is meant as a list or a mapping
-    yield from reversed(readings) if text[:1] in "[{" else readings
+def _values(key: str, text: str, setting_type: type[Setting]) -> list[Any]:
+    field, parts = setting_type.model_fields.get(key), split(text)
+    if field is None:
+        return parts
+    reader = Reader(Annotated[field.annotation, field])
+    return [reader.read_or_leave(part) for part in parts]

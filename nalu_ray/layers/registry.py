@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -58,8 +58,29 @@ class LayerEntry:
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the options that the factory takes."""
-        parameters = inspect.signature(self.factory).parameters.values()
-        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return tuple(self.option_types)
+
+    @property
+    def option_types(self) -> dict[str, Any]:
+        """The type that the factory gives each option; ``Any`` where it gives none."""
+        parameters = signature(self.factory).parameters.values()
+        return {p.name: _type(p) for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _type(parameter: inspect.Parameter) -> Any:
+    if isinstance(parameter.annotation, str):  # a name that is not there
+        return Any
+    if parameter.annotation is not parameter.empty:
+        return parameter.annotation
+    return type(parameter.default) if isinstance(parameter.default, bool | float) else Any
+
+
+def signature(factory: Callable[..., object]) -> inspect.Signature:
+    """The signature of a factory, its annotations as types where they name what there is."""
+    try:
+        return inspect.signature(factory, eval_str=True)
+    except NameError:  # imported for type checkers alone
+        return inspect.signature(factory)
 
 
 class Registry:
@@ -179,9 +200,9 @@ def build(
 
 def _discover() -> None:
     package = importlib.import_module(__name__.rpartition(".")[0])
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not module.name.rpartition(".")[2].startswith("_"):
-            importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"{package.__name__}.{module.name}")
     _load_plugins()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ._checks import check_network_shape
+from .registry import signature
 
 
 class _Resettable(Protocol):
@@ -100,5 +101,5 @@ def _of_layer(
 
 
 def _options(layer: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(layer).parameters
+    parameters = signature(layer).parameters
     return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}

@@ -13,6 +13,7 @@ import torch
 from nalu_ray.rl.a3c import A3CConfig
 from nalu_ray.rl.impala import IMPALAConfig
 from nalu_ray.rl.setting import GridworldSetting
+from nalu_ray.seeding import entropy
 
 CONFIGS: dict[str, type[IMPALAConfig] | type[A3CConfig]] = {
     "impala": IMPALAConfig,
@@ -20,6 +21,7 @@ CONFIGS: dict[str, type[IMPALAConfig] | type[A3CConfig]] = {
 }
 # an iteration is what is done between two looks at how far training is: about a second
 STEPS_OF_AN_ITERATION = 32_000
+LARGEST_SEED = 2**31
 
 
 def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
@@ -53,8 +55,13 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
             min_time_s_per_iteration=0,
             min_train_timesteps_per_iteration=math.ceil(between / iterations),
         )
-        .debugging(seed=seed)
+        .debugging(seed=_rllib_seed(seed))
     )
+
+
+def _rllib_seed(seed: int) -> int:
+    """A seed that NumPy's global generator takes, also once runners' numbers are added to it."""
+    return seed if seed < LARGEST_SEED else entropy("gridworld", seed, "rllib") % LARGEST_SEED
 
 
 def _learning_rate(setting: GridworldSetting) -> list[list[float]]:

@@ -98,6 +98,9 @@ class GridworldSetting(NetworkConfig, Setting):
         (30, 40, 50, 60, 70, 80, 90, 100), description="some T far beyond, up to twice the time"
     )
 
+    def unread(self) -> dict[str, str]:
+        return {name: f"variant={self.variant} has no {name}" for name in UNUSED[self.variant]}
+
     @model_validator(mode="after")
     def _only_what_the_variant_has(self) -> GridworldSetting:
         """Sets fields that the variant does not have to their default: a grid is one setting."""

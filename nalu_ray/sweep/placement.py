@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nalu_ray.config import ConfigError, Point
+from nalu_ray.config import ConfigError, Point, Setting
 from nalu_ray.resources import Resources
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.task import Task
@@ -85,7 +85,12 @@ def fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
 
 def need(task: Task[Any], point: Point, seeds: int) -> int:
     """Returns the bytes of a trial with so many seeds."""
-    return WORKER_BYTES + task.memory(point.setting, seeds)
+    return WORKER_BYTES + size(task, point.setting, seeds)
+
+
+def size(task: Task[Any], setting: Setting, seeds: int) -> int:
+    """Returns the bytes that so many seeds of a setting hold at their peak."""
+    return task.memory(setting, seeds) + task.trained(setting, seeds)
 
 
 def _slots_of(node: Node, resources: Resources, memory: int) -> int:

@@ -66,6 +66,12 @@ class IdentitySetting(SupervisedSetting):
     )
     batch: int = Field(64, ge=1, description="examples a step where train_inputs=uniform")
 
+    def unread(self) -> dict[str, str]:
+        idle = super().unread()
+        if self.train_inputs == "integers":
+            idle["batch"] = "train_inputs=integers takes all of them at each step"
+        return idle
+
 
 class IdentityTask(SupervisedTask[IdentitySetting]):
     """Section 1.1: extrapolation failure on the identity."""

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PydanticSchemaGenerationError,
+    model_validator,
+)
 
 from nalu_ray import layers
 from nalu_ray.config import Setting, did_you_mean
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
+from nalu_ray.values import Reader, reason, scalar, shown
+
+# field -> the only optimiser that reads it
+_OF_ONE_OPTIMISER = {"adam_beta2": "adam", "momentum": "sgd", "weight_decay": "muon"}
 
 
 class SupervisedSetting(Setting):
-    """Fields of every supervised task: how it is trained and when it is evaluated."""
+    """Fields of every supervised task: how it is trained and when it is evaluated.
+
+    Attributes:
+        OPTION_FIELDS: fields that are given to a layer that has an option of that name.
+    """
+
+    OPTION_FIELDS: ClassVar[Mapping[str, str]] = {
+        "weight_init": "init",
+        "gate_init": "gate_init",
+        "memory_init": "memory_init",
+    }
 
     lr: float = Field(0.01, gt=0, description="highest learning rate")
     steps: int = Field(1000, ge=1, description="training steps of a seed")
@@ -37,6 +57,68 @@ class SupervisedSetting(Setting):
         description="seeds share the stream of training inputs (faster, no longer independent)",
     )
 
+    def built(self) -> Sequence[layers.LayerEntry] | None:
+        """Returns what is built by name; the field ``options`` and ``OPTION_FIELDS`` go to it.
+
+        Unless it is told, no field is taken for unread and no option is typed.
+        """
+        return None
+
+    def unread(self) -> dict[str, str]:
+        idle = {
+            name: f"optimiser={self.optimiser} has no {name}"
+            for name, optimiser in _OF_ONE_OPTIMISER.items()
+            if self.optimiser != optimiser
+        }
+        if self.schedule == "constant":
+            idle["lr_end"] = "schedule=constant never leaves lr"
+        entries = self.built()
+        if entries is None:
+            return idle
+        known = {option for entry in entries for option in entry.options}
+        names = " and ".join(dict.fromkeys(entry.name for entry in entries)) or "a linear layer"
+        for name, option in self.OPTION_FIELDS.items():
+            if name in type(self).model_fields and option not in known:
+                idle[name] = f"{names} has no {name}"
+        return idle
+
+    @model_validator(mode="after")
+    def _type_options(self) -> SupervisedSetting:
+        """Makes each option the type that its layer's factory gives it; ``check`` knows the names.
+
+        So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is no text.
+        """
+        given: Mapping[str, Any] = getattr(self, "options", {})
+        entries = self.built()
+        if not given or entries is None:
+            return self
+        fields = {
+            option: name
+            for name, option in self.OPTION_FIELDS.items()
+            if name in type(self).model_fields
+        }
+        types = {name: kind for entry in entries for name, kind in entry.option_types.items()}
+        typed = {}
+        for name, value in given.items():
+            if name in types and name in fields:
+                raise ValueError(
+                    f"options: {name} cannot be among them; it is a field, {fields[name]}="
+                )
+            typed[name] = _typed_option(name, value, types[name]) if name in types else value
+        object.__setattr__(self, "options", typed)
+        return self
+
+
+def _typed_option(name: str, value: Any, kind: Any) -> Any:
+    if kind is Any:
+        return value
+    try:
+        return Reader(kind).read(value)
+    except PydanticSchemaGenerationError:  # a device, say
+        raise ValueError(f"options: {name} cannot be set: no value of it can be written") from None
+    except ValueError as error:
+        raise ValueError(f"options: {name}={shown(value)}: {reason(error)}") from None
+
 
 def _known_layer(name: str) -> str:
     if name not in layers.names():
@@ -58,17 +140,13 @@ def split_range(value: Any) -> Any:
 def _options(value: Any) -> Any:
     if not isinstance(value, str):
         return value
+    if value.startswith("{"):
+        return scalar(value)
     pairs = [part.partition(":") for part in value.split(";") if part]
-    return {name: _number(text) for name, _, text in pairs}
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    options = {name: scalar(text) for name, _, text in pairs}
+    if len(options) < len(pairs):
+        raise ValueError("an option stands twice; write name:value;name:value")
+    return options
 
 
 def _known_init(init: float | str) -> float | str:
@@ -100,7 +178,7 @@ Init = Annotated[NumberOrName, AfterValidator(_known_init)]
 PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_range)]
 """An initialisation for each layer, first to last, written ``a:b``."""
 
-Options = Annotated[dict[str, int | float | str], BeforeValidator(_options)]
+Options = Annotated[dict[str, bool | int | float | str | None], BeforeValidator(_options)]
 """Named values, written ``name:value;name:value`` on the command line."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import subprocess
@@ -37,7 +38,12 @@ def call(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, list[
     [
         ("layer=a,b", {"layer": ["a", "b"]}),
         ("lr=1e-3,0.5", {"lr": [0.001, 0.5]}),
-        ("steps=50_000", {"steps": [50_000]}),
+        ("steps=1e3", {"steps": [1000]}),
+        ("steps=1_000", {"steps": ["1_000"]}),
+        ("lr=1_0,true", {"lr": ["1_0", "true"]}),
+        ("folder=[[x,y],[z]],{a,b}", {"folder": ["[[x,y],[z]]", "{a,b}"]}),
+        ("folder=[x,y", {"folder": ["[x,y"]}),
+        ("folder=1_0", {"folder": ["1_0"]}),
         ("clip=none,1,null", {"clip": [None, 1.0, None]}),
         ("folder=none", {"folder": ["none"]}),
         ("folder=[x,y],z", {"folder": ["[x,y]", "z"]}),
@@ -321,4 +327,91 @@ def test_help_of_a_task_shows_types_as_a_user_writes_them(
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert "float:float" in rows["train_range"]
     assert "float or str:..." in rows["gate_init"]
-    assert "name:int or float or str;..." in rows["options"]
+    assert "name:value;..." in rows["options"]
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+HUGE = "9" * 5000
+LETTERS = "x" * 5000
+MANY = ",".join(map(str, range(1, 102)))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["seeds=20240601"], "for this one seed write seeds=20240601,"),
+        (["seeds=1000000000"], "a count is at most 1,000,000 seeds"),
+        ([f"seeds={HUGE}"], "a count is at most 1,000,000 seeds"),
+        ([f"steps={HUGE}"], "Unable to parse input string as an integer"),
+        (["steps=9223372036854775808"], "whole numbers go up to 2^63 - 1"),
+        ([f"lr={HUGE}"], "lr=inf: Input should be a finite number"),
+        ([f"layer={LETTERS}"], "layer='xxx"),
+        ([f"{LETTERS}=1"], "unknown field 'xxx"),
+        ([f"--{LETTERS}"], "unknown option '--xxx"),
+        (["--max-concurrent", "1_0"], "--max-concurrent='1_0': write numbers without '_'"),
+        (["--max-concurrent", LETTERS], "--max-concurrent='xxx"),
+        (["--preset", LETTERS], "unknown preset 'xxx"),
+        (["--gpus-per-trial", "1.04"], "--gpus-per-trial='1.04': a whole number of GPUs"),
+        (["layer=\udcff"], r"'layer=\udcff': not UTF-8"),
+        (["--out", "\udcff"], r"'\udcff': not UTF-8"),
+        (["--out", ""], "out=: cannot be used as a results folder: name a folder or a URI"),
+        (["lr=" + "[" * 5000], "lr='[[["),
+        ([f"clip={MANY}", f"hidden={MANY}"], "a sweep of 40,804 settings or more: at most 10,000"),
+    ],
+)  # fmt: skip
+def test_what_is_too_much_is_refused_in_short_lines(
+    fake: Any, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    code = tune.main(["fake", *words, "--dry-run"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (Exit.USAGE, "")
+    assert told in err
+    assert all(len(line) < 400 and line.startswith("error: ") for line in err.splitlines())
+    assert "Traceback" not in err
+
+
+def test_a_size_that_no_tensor_can_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "static layer=nac op=add hidden=1000000000000000000 --dry-run"
+    code, _, err = call(capsys, line)
+    assert code == Exit.USAGE
+    assert err == [
+        "error: static nac add lr=0.2: cannot be built: Storage size calculation overflowed with "
+        "sizes=[1000000000000000000, 100]"
+    ]
+
+
+def test_too_few_open_files_are_told_before_ray_starts(tmp_path: Path) -> None:
+    words = "-m nalu_ray.tune static layer=nac op=add seeds=1"
+    line = f"ulimit -n 64; exec {sys.executable} {words}"
+    done = subprocess.run(
+        line, shell=True, capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.splitlines() == [
+        "error: ulimit -n is 64: Ray opens up to 1,024 files; --local does without"
+    ]
+
+
+@pytest.mark.parametrize("text", ["1_0", "x", HUGE, "1.5", str(2**63)])
+def test_a_flag_takes_plain_whole_numbers(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="a whole number is needed") as caught:
+        cli.whole(text)
+    assert len(str(caught.value)) < 120
+    assert (cli.whole("-3"), cli.number("1e-2")) == (-3, 0.01)
+    with pytest.raises(argparse.ArgumentTypeError, match="a number is needed"):
+        cli.number("1_0" if text == "1_0" else "inf")
+
+
+def test_what_a_field_does_nothing_for_is_printed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "recurrent layer=nac,nalu,lstm op=add,mul gate_init=0.5,0.25 seeds=3"
+    _, text, _ = call(capsys, f"{line} --print-config")
+    Path("sweep.yaml").write_text(text)
+    _, plan, _ = call(capsys, f"{line} --dry-run -v")
+    code, again, err = call(capsys, "recurrent --config sweep.yaml --dry-run -v")
+    assert (code, err) == (Exit.DONE, [])
+    assert re.sub(r"[0-9.]+ GiB", "", again) == re.sub(r"[0-9.]+ GiB", "", plan)
+    assert plan.startswith("recurrent (section 4.1), laptop: 8 settings, 24 seeds;")

@@ -462,3 +462,27 @@ def test_a_writer_that_is_killed_leaves_what_readers_ignore(store: Store, tmp_pa
     os.utime(tmp_path / left[0], (day_ago, day_ago))
     store.check_writable("static")
     assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("", "name a folder or a URI"),
+        ("  ", "name a folder or a URI"),
+        ("file:///p/a#b", "a URI ends at '#'; write %23 for it, or a path without file://"),
+        ("file:///p/a?b", "a URI ends at '?'; write %3F for it"),
+        ("s3://bucket/a#b", "a URI ends at '#'"),
+        ("s3://", "no bucket or folder after s3://"),
+        ("gs://", "no bucket or folder after gs://"),
+        ("file://", "relative"),
+    ],
+)
+def test_an_address_that_is_no_place_is_refused(out: str, words: str) -> None:
+    with pytest.raises(StoreError, match=f"^out={re.escape(out)}: cannot be used") as caught:
+        Store(out)
+    assert words in str(caught.value)
+
+
+def test_a_hash_in_a_name_is_kept(tmp_path: Path) -> None:
+    assert Store(f"file://{tmp_path}/a%23b").root == f"{tmp_path}/a#b"
+    assert Store(f"{tmp_path}/a#b").root == f"{tmp_path}/a#b"

@@ -58,6 +58,9 @@ def test_the_highest_score_of_those_that_match(
     ("value", "text", "same"),
     [
         (0.01, "1e-2", True), (0.01, "0.02", False), (3, "3", True), (3, "x", False),
+        ([3, 5], "3:5", True), ([3, 5], "[3, 5]", True), ([3, 5], "3:6", False), ([3], "3", True),
+        ([3, 5], "3:5:7", False), ([0.2, "glorot"], "0.20:glorot", True), (10.0, "1_0", False),
+        ({"a": 1.0, "b": False}, "b:false;a:1", True), ({"a": 1}, "a:2", False), ({}, "a:1", False),
         (None, "none", True), (True, "true", True), (True, "1", False), ("1e-2", "0.01", False),
     ],
 )  # fmt: skip
@@ -70,6 +73,12 @@ def test_values_are_wanted_as_on_the_command_line(
     else:
         with pytest.raises(ConfigError, match=f"no thing with kind={text} in .*; there is kind: "):
             best(str(tmp_path), "task", KIND, {"kind": text})
+
+
+def test_what_there_is_is_told_as_it_is_asked_for(tmp_path: Path) -> None:
+    store(tmp_path, "a", {"kind": [3, 5], "score": 1.0}, {"kind": {"a": True}, "score": 1.0})
+    with pytest.raises(ConfigError, match=r"kind=3:6 in .*; there is kind: 3:5, a:true$"):
+        best(str(tmp_path), "task", KIND, {"kind": "3:6"})
 
 
 def test_what_cannot_be_read_is_named_and_skipped(

@@ -25,6 +25,15 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert scheduled(made(lr=1e-3, warmup=0).lr, 0) == 1e-3
 
 
+@pytest.mark.parametrize("seed", [2**31, 2**32, 2**32 + 3, 2**63 - 1])
+def test_a_seed_of_any_size_is_one_of_numpys(seed: int) -> None:
+    found = configure(GridworldSetting(), seed, CPU).seed
+    assert 0 <= found < 2**31
+    assert found == configure(GridworldSetting(), seed, CPU).seed
+    assert found != configure(GridworldSetting(), seed - 1, CPU).seed
+    assert configure(GridworldSetting(), 2**31 - 1, CPU).seed == 2**31 - 1
+
+
 def test_scores_fall_on_whole_iterations() -> None:
     each = made(steps=4_000_000, evaluations=20).min_train_timesteps_per_iteration
     assert each <= 32_000

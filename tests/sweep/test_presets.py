@@ -21,6 +21,7 @@ from nalu_ray.config import (
     parse_seeds,
 )
 from nalu_ray.resources import Resources
+from nalu_ray.training.fields import Range
 
 
 class Net(Setting):
@@ -28,6 +29,12 @@ class Net(Setting):
     op: str = Field("add", description="operation")
     lr: float = Field(0.1, gt=0, description="rate")
     hidden: int = Field(2, description="units")
+    clip: float | None = Field(None, gt=0, description="norm")
+    span: Range = Field((0.0, 1.0), description="range")
+    start: float = Field(0.5, description="read by nalu alone")
+
+    def unread(self) -> dict[str, str]:
+        return {} if self.layer == "nalu" else {"start": f"{self.layer} has no start"}
 
 
 def preset(**values: Any) -> Preset:
@@ -92,7 +99,9 @@ def test_seeds(text: Any, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "3,3", "3,-1", [], "", ","])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "x", "1.5", "1_0", "3,3", "3,-1", [], "", ",", [True], [1.0], "٣", True]
+)
 def test_impossible_seeds(text: Any) -> None:
     with pytest.raises(ConfigError, match="seeds="):
         parse_seeds(text)
@@ -109,7 +118,39 @@ def test_gpus_that_are_to_be_measured() -> None:
     assert Resources.model_validate({"gpus_per_trial": "0.25"}).gpus == 0.25
 
 
-@pytest.mark.parametrize("gpus", [0.4, 0.7, 1.5, -1, 1e-320, "some", "nan", None])
+def test_more_seeds_than_may_be_are_refused_before_they_are_made() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_seeds("20240601")
+    assert str(caught.value) == (
+        "seeds='20240601': a count is at most 1,000,000 seeds; "
+        "for this one seed write seeds=20240601,"
+    )
+    assert parse_seeds("20240601,") == (20240601,)
+    for huge in (10**9, "1000000000", "9" * 5000, 10**30):
+        with pytest.raises(ConfigError, match="at most 1,000,000 seeds") as caught:
+            parse_seeds(huge)
+        assert len(str(caught.value)) < 200
+
+
+def test_seeds_fit_in_64_bits() -> None:
+    assert parse_seeds(f"{2**63 - 1},") == (2**63 - 1,)
+    for seeds in (f"{2**63},", [0, 2**63], "3," + "9" * 5000):
+        with pytest.raises(ConfigError, match=r"a seed is at most 2\^63 - 1"):
+            parse_seeds(seeds)
+
+
+@pytest.mark.parametrize("field", ["cpus_per_trial", "seeds_per_trial", "max_concurrent"])
+@pytest.mark.parametrize("bad", [True, "1_0", 2**64])
+def test_resources_are_plain_numbers(field: str, bad: Any) -> None:
+    if field == "cpus_per_trial" and bad == 2**64:
+        return
+    with pytest.raises(ValueError, match=field):
+        Resources.model_validate({field: bad})
+
+
+@pytest.mark.parametrize(
+    "gpus", [0.4, 0.7, 0.98, 1.04, 1.5, 2.03, True, "1_0", -1, 1e-320, "some", "nan", None]
+)
 def test_gpus_that_do_not(gpus: float) -> None:
     with pytest.raises(ValueError, match="gpus_per_trial"):
         Resources.model_validate({"gpus_per_trial": gpus})
@@ -164,6 +205,49 @@ def test_points_that_become_equal_are_one_with_all_seeds() -> None:
     assert point.seeds == (0, 1, 5)
 
 
+# -- what is not read ------------------------------------------------------------------------------
+
+
+def test_a_field_is_varied_where_it_is_read() -> None:
+    sweep = preset(
+        axes={"layer": ["nac", "nalu"]},
+        overrides=[{"when": {"layer": ["nac"]}, "set": {"start": 0.75}}],
+    )
+    assert values(expand(sweep, Net, {"start": [1, 2]}), "layer", "start") == [
+        ("nac", 0.75),
+        ("nalu", 1.0),
+        ("nalu", 2.0),
+    ]
+
+
+def test_an_axis_of_a_sweep_is_not_varied_where_it_is_not_read() -> None:
+    sweep = preset(axes={"layer": ["nac", "nalu"], "start": [1, 2]}, seeds=3)
+    assert values(expand(sweep, Net, {}), "layer", "start") == [
+        ("nac", 0.5),
+        ("nalu", 1.0),
+        ("nalu", 2.0),
+    ]
+    # the command line took its readers away, and did not ask for it
+    assert values(expand(sweep, Net, {"layer": ["nac"]}), "start") == [(0.5,)]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "changes"),
+    [
+        ({}, {"start": [1.0, 2.0]}),
+        ({"axes": {"layer": ["nac", "relu"]}}, {"start": [1.0, 2.0]}),
+        ({"axes": {"layer": ["nac", "relu"], "start": [1.0, 2.0]}}, {}),
+        ({"axes": {"layer": ["nalu"]}}, {"layer": ["relu"], "start": ["1", 2]}),
+    ],
+)
+def test_a_field_that_nothing_reads_is_refused(
+    sweep: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    (told,) = mistakes(preset(**sweep), Net, changes)
+    assert told.startswith("start=1.0, 2.0: it would change nothing, as ")
+    assert told.endswith(" has no start")
+
+
 # -- mistakes --------------------------------------------------------------------------------------
 
 
@@ -191,6 +275,108 @@ def test_a_field_that_only_the_sweep_file_names_is_told_as_such() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        (
+            {"lr": ["fast"]},
+            "lr='fast': Input should be a valid number, unable to parse string as a",
+        ),
+        ({"lr": [True]}, "lr=True: true is no number"),
+        ({"lr": [-1]}, "lr=-1: Input should be greater than 0"),
+        ({"layer": ["nalo"]}, "layer='nalo': Input should be 'nac', 'nalu' or 'relu'"),
+        ({"lr": []}, "lr=[]: no point has a value of none; leave lr out"),
+        ({"lr": [0.5, 0.25]}, "lr=0.25: no point has it; there is 0.5, 1.0, 0.75"),
+        ({"layer": ["relu"]}, "layer='relu': no point has it; there is 'nac', 'nalu'"),
+        ({"hidden": [3]}, "hidden=3: no point has it; there is 2"),
+    ],
+)
+def test_a_condition_that_no_point_can_meet_is_named(when: dict[str, Any], told: str) -> None:
+    sweep = preset(
+        axes={"layer": ["nac", "nalu"], "lr": [0.5, 1]},
+        overrides=[{"when": {"layer": ["nac"]}, "set": {"lr": 0.75}}, {"when": when}],
+    )
+    (line,) = mistakes(sweep, Net, {})
+    assert line.startswith(f"sweep: overrides.1.when.{told}")
+
+
+def test_a_condition_that_a_change_can_meet_is_none() -> None:
+    sweep = preset(overrides=[{"when": {"lr": [0.7]}, "set": {"hidden": 9}}])
+    assert values(expand(sweep, Net, {"lr": [0.7]}), "hidden") == [(9,)]
+    assert "no point has it" in mistakes(sweep, Net, {})[0]
+
+
+@pytest.mark.parametrize("written", ["1e-3", "'1e-3'", "0.001", ".001"])
+@pytest.mark.parametrize("asked", ["1e-3", "0.001"])
+def test_conditions_are_compared_as_the_fields_type(
+    tmp_path: Path, written: str, asked: str
+) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        f"task: net\npresets: {{smoke: {{axes: {{lr: [0.1, {asked}]}}, "
+        f"overrides: [{{when: {{lr: [{written}]}}, set: {{hidden: 7}}}}]}}}}\n"
+    )
+    sweep = load_sweep("net", file).presets["smoke"]
+    assert values(expand(sweep, Net, {}), "lr", "hidden") == [(0.1, 2), (0.001, 7)]
+
+
+def test_a_range_is_a_condition_however_it_is_written() -> None:
+    sweep = preset(
+        axes={"span": ["1:3", [0, 2]]}, overrides=[{"when": {"span": [[1, 3]]}, "set": {"lr": 5}}]
+    )
+    assert values(expand(sweep, Net, {}), "span", "lr") == [((1, 3), 5), ((0, 2), 0.1)]
+
+
+def test_a_file_is_typed_as_the_command_line_is(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "task: net\npresets:\n  smoke:\n    axes: {clip: [none, 1, '2']}\n"
+        "    set: {span: 1:3, hidden: 1e5, lr: 1e-3}\n"
+    )
+    points = expand(load_sweep("net", file).presets["smoke"], Net, {})
+    assert values(points, "clip", "span", "hidden", "lr") == [
+        (clip, (1.0, 3.0), 100_000, 0.001) for clip in (None, 1.0, 2.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"hidden": 2**63}, "hidden=9223372036854775808: whole numbers go up to 2^63 - 1"),
+        ({"hidden": "9" * 5000}, "hidden='999"),
+        ({"hidden": True}, "hidden=True: true is no number"),
+        ({"lr": "1_0"}, "lr='1_0': write numbers without '_'"),
+        ({"hidden": "1_0"}, "hidden='1_0': write numbers without '_'"),
+        ({"span": "1_0:20"}, "span='1_0:20': write numbers without '_'"),
+        ({"span": [False, True]}, "span=[False, True]: false is no number"),
+        ({"layer": "x" * 500}, "layer='xxx"),
+        ({"layer": "a\x1b[31m\n"}, r"layer='a\x1b[31m\n'"),
+    ],
+)
+def test_values_that_are_no_plain_numbers_are_refused_in_a_short_line(
+    values: dict[str, Any], told: str
+) -> None:
+    changes = {name: [value] for name, value in values.items()}
+    (line,) = mistakes(preset(), Net, changes)
+    assert line.startswith(told)
+    assert len(line) < 350
+    assert line.isprintable()
+
+
+def test_a_grid_is_bounded_before_it_is_made() -> None:
+    many = [n / 100 for n in range(1, 101)]
+    changes: dict[str, list[Any]] = {"lr": many, "clip": many, "hidden": list(range(1000))}
+    assert mistakes(preset(), Net, changes) == [
+        "a sweep of 10,000,000 settings or more: at most 10,000 settings; split it"
+    ]
+    (line,) = mistakes(preset(axes={"lr": many}, seeds=20_000), Net, {})
+    assert line == (
+        "a sweep of 100 settings or more: at most 1,000,000 runs, settings times seeds; split it"
+    )
+    inside = preset(overrides=[{"when": {"hidden": [2]}, "axes": changes}])
+    assert "at most 10,000 settings" in mistakes(inside, Net, {})[0]
+
+
 def test_an_axis_without_values_is_a_mistake() -> None:
     assert mistakes(preset(axes={"op": []}), Net, {}) == ["no settings: an axis has no values"]
 
@@ -211,6 +397,15 @@ def test_did_you_mean_names_the_nearest_or_none() -> None:
         (b"task: net\npresets: {tiny: {}}", "unknown value 'tiny'. Allowed: laptop"),
         (b"task: other\npresets: {}", "'other' is not 'net'"),
         (b"task: net\npresets: {smoke: {axes: {lr: 3}}}", "presets.smoke.axes.lr=3"),
+        (b"task: net\npresets: {smoke: {set: {lr: 1, lr: 2}}}", "line 2: 'lr' stands twice"),
+        (b"task: net\ntask: net\npresets: {}", "'task' stands twice"),
+        (b"[" * 900, "nest"),
+        (b"[" + b"0," * 490_000 + b"]", "more than 512 KiB"),
+        (
+            b"task: net\npresets: {smoke: {seeds: true}}",
+            "presets.smoke.seeds=True: true is no number",
+        ),
+        (b"task: net\npresets: {smoke: {seeds: " + b"9" * 5000 + b"}}", "5,000 digits"),
     ],
 )
 def test_a_sweep_file_that_cannot_be_used_says_why(

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from nalu_ray.config import Preset, expand
+from nalu_ray.registry import task
 from nalu_ray.tasks.static import TASK, StaticSetting
 
 
@@ -9,7 +16,7 @@ def test_texts_of_the_command_line_become_what_they_mean() -> None:
     setting = StaticSetting.model_validate(
         {"gate_init": "0.2:glorot", "options": "epsilon:1e-5;m_hat_init:normal",
          "weight_init": "0.1", "train_range": "-1:1", "test_range": "1:2", "op": "sub",
-         "steps": "1_000", "clip": "0.5"}
+         "steps": "1000", "clip": "0.5"}
     )  # fmt: skip
     assert setting.gate_init == (0.2, "glorot")
     assert setting.options == {"epsilon": 1e-5, "m_hat_init": "normal"}
@@ -29,3 +36,112 @@ def test_the_network_gets_each_layers_initialisation() -> None:
     assert (second.G == -0.5).all()
     assert first.W_hat.abs().max() <= 0.5
     TASK.build(StaticSetting(layer="tanh"))
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given", ["bias:false", "{bias: false}", {"bias": False}, {"bias": "false"}]
+)
+def test_a_bias_that_is_left_out_is_left_out(given: Any) -> None:
+    setting = StaticSetting(layer="relu", options=given)
+    assert setting.options == {"bias": False}
+    assert not any("bias" in name for name, _ in TASK.build(setting).named_parameters())
+
+
+@pytest.mark.parametrize(
+    "given", ["epsilon:1", "epsilon:1.0", "{epsilon: 1}", "epsilon:1e0", {"epsilon": 1}]
+)
+def test_a_number_is_one_however_it_is_written(given: Any) -> None:
+    setting = StaticSetting(layer="nalu", options=given)
+    assert setting.id == StaticSetting(layer="nalu", options={"epsilon": 1.0}).id
+    assert isinstance(setting.options["epsilon"], float)
+
+
+def test_options_have_the_types_of_the_chosen_layers_factory() -> None:
+    dnc = task("program").setting_type(layer="dnc", options="slots:8.0;clip:20")
+    assert [type(value) for value in dnc.options.values()] == [int, float]
+    cell = task("recurrent").setting_type(layer="lstm", options="forget_init:1;recurrent_init:2")
+    assert cell.options == {"forget_init": 1.0, "recurrent_init": 2.0}
+    empty = StaticSetting(layer="nac", options="m_hat_init:~")
+    assert empty.options == {"m_hat_init": None}
+    TASK.build(empty)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        (
+            "static",
+            {"options": "epsilon:x"},
+            "options: epsilon='x': Input should be a valid number",
+        ),
+        ("static", {"options": "epsilon:1_0"}, "options: epsilon='1_0': write numbers without '_'"),
+        ("static", {"options": "epsilon:true"}, "options: epsilon=True: true is no number"),
+        ("static", {"layer": "relu", "options": "bias:2"}, "options: bias=2: "),
+        ("static", {"options": "device:cuda"}, "options: device cannot be set"),
+        ("static", {"options": "init:1"}, "init cannot be among them; it is a field, weight_init="),
+        ("static", {"options": "epsilon:1;epsilon:2"}, "an option stands twice"),
+        ("program", {"options": "view:raw"}, "view cannot be among them; it is a field, view="),
+        ("program", {"options": "values:2"}, "values cannot be among them; one number a step"),
+        ("program", {"layer": "dnc", "options": "slots:1.5"}, "options: slots=1.5: "),
+        ("language", {"head": "none", "options": "slots:1"}, "head=none with combine=recurrent"),
+        ("static", {"options": {"epsilon": 2**64}}, "whole numbers go up to"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(name: str, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        task(name).setting_type(**values)
+    assert words in str(caught.value)
+
+
+# -- fields that are not read ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "unread"),
+    [
+        ("static", {"layer": "relu6"}, {"weight_init", "gate_init"}),
+        ("static", {"layer": "nac"}, {"gate_init"}),
+        ("static", {"layer": "nalu"}, set()),
+        ("static", {"layer": "nac_nalu"}, set()),
+        ("recurrent", {"layer": "lstm"}, {"weight_init", "gate_init", "memory_init"}),
+        ("recurrent", {"layer": "nac"}, {"gate_init"}),
+        ("recurrent", {"layer": "nac_nalu"}, set()),
+        ("mnist_counting", {"layer": "nalu"}, {"hidden"}),
+        ("mnist_addition", {"layer": "gru"}, {"weight_init", "gate_init", "memory_init"}),
+        ("language", {"head": "nalu", "combine": "last"}, {"memory_init", "registers"}),
+        ("language", {"head": "nalu", "combine": "last", "head_layers": 2}, {"memory_init"}),
+        ("language", {"head": "none"}, {"weight_init", "gate_init", "memory_init"}),
+        ("program", {"layer": "nalu_lstm"}, set()),
+        ("program", {"layer": "lstm", "variant": "addition"}, {"nesting", "registers", "view"}),
+        ("identity", {"optimiser": "adam", "train_inputs": "integers"}, {"batch"}),
+        ("parity", {"last": "nac"}, set()),
+    ],
+)
+def test_fields_that_change_nothing(name: str, values: dict[str, Any], unread: set[str]) -> None:
+    always = {"momentum", "weight_decay", "lr_end"}  # with adam at a constant rate
+    assert set(task(name).setting_type(**values).unread()) == unread | always
+
+
+@pytest.mark.parametrize(
+    ("values", "unread"),
+    [
+        ({"optimiser": "sgd", "schedule": "linear"}, {"adam_beta2", "weight_decay"}),
+        ({"optimiser": "muon", "schedule": "cosine"}, {"adam_beta2", "momentum"}),
+        ({"optimiser": "rmsprop"}, {"adam_beta2", "momentum", "weight_decay", "lr_end"}),
+    ],
+)
+def test_an_optimiser_reads_its_own_fields(values: dict[str, Any], unread: set[str]) -> None:
+    assert set(StaticSetting(layer="nalu", **values).unread()) == unread
+
+
+def test_a_grid_varies_no_field_of_a_network_that_does_not_read_it() -> None:
+    sweep = Preset(set={"weight_init": "normal", "steps": 3})
+    changes = {"layer": ["relu6", "nac"], "weight_init": ["glorot", 0.5]}
+    points = expand(sweep, StaticSetting, changes)
+    found = [(point.setting.layer, point.setting.weight_init) for point in points]
+    assert found == [("relu6", "normal"), ("nac", "glorot"), ("nac", 0.5)]
+    (alone,) = expand(sweep, StaticSetting, {"layer": ["relu6"]})
+    assert points[0].setting.id == alone.setting.id

@@ -83,7 +83,7 @@ class UnitFactory:
         self.__module__ = unit.__module__
         named = inspect.Parameter
         shape = [named(name, named.POSITIONAL_OR_KEYWORD) for name in SHAPE]
-        takes = [inspect.signature(kind).parameters for kind in (unit, cell) if kind is not None]
+        takes = [registry.signature(kind).parameters for kind in (unit, cell) if kind is not None]
         given = {p.name: p for part in takes for p in part.values()}
         options = [p for p in given.values() if p.kind is named.KEYWORD_ONLY]
         self.__signature__ = inspect.Signature([*shape, *options])

@@ -29,8 +29,18 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
     Raises:
         OSError, pyarrow.ArrowException: there is no such file system.
     """
-    if "://" in out:
+    if not out.strip():
+        raise OSError("name a folder or a URI")
+    scheme, is_uri, rest = out.partition("://")
+    if is_uri:
+        # what follows would be dropped in silence
+        lost = "#" if "#" in rest else "?" if "?" in rest and scheme == "file" else ""
+        if lost:
+            code = f"%{ord(lost):02X}"
+            raise OSError(f"a URI ends at '{lost}'; write {code} for it, or a path without file://")
         filesystem, path = fs.FileSystem.from_uri(out)
+        if not path:
+            raise OSError(f"no bucket or folder after {scheme}://")
         return filesystem, path.rstrip("/")
     return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(out))
 

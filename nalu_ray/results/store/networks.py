@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from nalu_ray.results.store import files
 from nalu_ray.results.store.store import Store
 
 log = logging.getLogger(__name__)
+
+_SEPARATORS = re.compile(r"\s*[:,]\s*")
 
 About = Mapping[str, Any]
 """What is known of one network: plain values by name."""
@@ -102,16 +105,28 @@ def describe(about: About) -> str:
 
 
 def _is(value: object, text: str) -> bool:
-    """Whether a text, as on the command line, stands for a value."""
+    """Whether a text, as on the command line, stands for a value: ``3:5`` for [3, 5]."""
+    if isinstance(value, list | tuple):
+        parts = _SEPARATORS.split(text.strip("[]() "))
+        return len(parts) == len(value) and all(map(_is, value, parts))
+    if isinstance(value, dict):
+        pairs = [part.partition(":") for part in text.split(";") if part]
+        given = {name: held for name, _, held in pairs}
+        return given.keys() == value.keys() and all(_is(value[name], given[name]) for name in given)
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            return float(text) == value
-        except ValueError:
+            return "_" not in text and float(text) == value
+        except (OverflowError, ValueError):
             return False
     return _text(value) == text
 
 
 def _text(value: object) -> str:
+    """Returns a value as the command line writes it."""
+    if isinstance(value, list | tuple):
+        return ":".join(map(_text, value))
+    if isinstance(value, dict):
+        return ";".join(f"{name}:{_text(held)}" for name, held in value.items())
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 

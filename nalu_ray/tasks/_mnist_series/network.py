@@ -72,6 +72,15 @@ class SeriesSetting(SupervisedSetting):
         {}, description="further arguments of the cell, as name:value;name:value"
     )
 
+    def built(self) -> Sequence[layers.LayerEntry]:
+        return (layers.get_cell(self.layer),)
+
+    def unread(self) -> dict[str, str]:
+        idle = super().unread()
+        if self.layer in layers.names():
+            idle["hidden"] = f"{self.layer} has one unit for each output"
+        return idle
+
     @model_validator(mode="after")
     def _independent(self) -> SeriesSetting:
         if self.shared_inputs:

@@ -65,6 +65,21 @@ class LanguageSetting(SupervisedSetting):
         {}, description="further arguments of the head, as name:value;name:value"
     )
 
+    def built(self) -> Sequence[layers.LayerEntry]:
+        recurrent = self.combine == "recurrent"
+        stack = not recurrent or self.head_layers > 1
+        cell = recurrent and self.head != LINEAR
+        return (
+            *((layers.get_cell(self.head),) if cell else ()),
+            *((layers.get(self.head),) if stack else ()),
+        )
+
+    def unread(self) -> dict[str, str]:
+        idle = super().unread()
+        if self.combine != "recurrent" and self.head_layers == 1:
+            idle["registers"] = f"a head of one layer has none with combine={self.combine}"
+        return idle
+
     @model_validator(mode="after")
     def _possible(self) -> LanguageSetting:
         if self.shared_inputs:
@@ -72,6 +87,8 @@ class LanguageSetting(SupervisedSetting):
         recurrent = self.combine == "recurrent" and self.head != LINEAR
         if recurrent and self.head not in layers.cell_names():
             raise ValueError(f"head={self.head} is no unit, so combine=recurrent cannot use it")
+        if self.options and not self.built():
+            raise ValueError(f"options: head={self.head} with combine=recurrent takes none")
         return self
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -95,6 +95,9 @@ class ParitySetting(SupervisedSetting):
     options: Options = Field(
         {}, description="further arguments of a unit as the last layer, as name:value;name:value"
     )
+
+    def built(self) -> Sequence[layers.LayerEntry]:
+        return () if self.last in LAST else (layers.get(self.last),)
 
     @model_validator(mode="after")
     def _possible(self) -> ParitySetting:

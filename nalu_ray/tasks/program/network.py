@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -31,6 +32,8 @@ _MINUS, _BLANK = 10, 11  # characters beside the digits 0 to 9
 
 class ProgramSetting(SupervisedSetting):
     """One network on sums or programs."""
+
+    OPTION_FIELDS: ClassVar[Mapping[str, str]] = {"registers": "registers", "view": "view"}
 
     layer: CellName = Field(
         "nalu_lstm", description="network by name: `nalu_lstm` or a baseline (Figures 4, 6)"
@@ -74,14 +77,19 @@ class ProgramSetting(SupervisedSetting):
         {}, description="further arguments of the cell, as name:value;name:value"
     )
 
+    def built(self) -> Sequence[layers.LayerEntry]:
+        return (layers.get_cell(self.layer),)
+
+    def unread(self) -> dict[str, str]:
+        idle = super().unread()
+        if self.variant == "addition":
+            idle["nesting"] = "variant=addition is one sum"
+        return idle
+
     @model_validator(mode="after")
-    def _named_once(self) -> ProgramSetting:
-        for name in ("registers", "view", "values"):
-            if name in self.options:
-                own = (
-                    "one number a step is given" if name == "values" else f"it is a field, {name}="
-                )
-                raise ValueError(f"options: {name} cannot be among them; {own}")
+    def _one_number_a_step(self) -> ProgramSetting:
+        if "values" in self.options:
+            raise ValueError("options: values cannot be among them; one number a step is given")
         return self
 
     @model_validator(mode="after")

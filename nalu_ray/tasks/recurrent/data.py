@@ -1,4 +1,4 @@
-"""Settings, sequences and network of the recurrent task; see the package."""
+"""Settings, sequences and network of the recurrent task; see ``recurrent.py``."""
 
 from __future__ import annotations
 
@@ -73,6 +73,10 @@ class RecurrentSetting(SupervisedSetting):
     reference_hidden: int = Field(
         32, ge=1, description="hidden units of the random LSTM that is 100 in Table 9"
     )
+
+    def built(self) -> Sequence[layers.LayerEntry]:
+        cell, name = layers.get_cell(self.layer), self.layer
+        return (cell, layers.get(name)) if name in layers.names() else (cell,)
 
     @model_validator(mode="after")
     def _possible(self) -> RecurrentSetting:

@@ -1,0 +1,218 @@
+"""One YAML loader for every file of settings: YAML 1.2's plain values, no key twice, bounded.
+
+PyYAML reads YAML 1.1, where ``1:3`` is 63, ``1e5`` a text, ``off`` false, and of two equal keys the
+second wins in silence. Here a plain value is what YAML 1.2's core schema says, plus the merge key
+``<<``; numbers have no ``_``; nothing but text, numbers, true, false, null, lists and mappings can
+be built.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+try:
+    from yaml import CSafeLoader as _Base
+except ImportError:  # PyYAML without libyaml: slower, the same
+    from yaml import SafeLoader as _Base  # type: ignore[assignment]
+
+MOST_BYTES = 512 * 1024
+MOST_NODES = 50_000
+MOST_DEPTH = 40
+MOST_DIGITS = 40
+
+_TAG = "tag:yaml.org,2002:"
+_CORE = {
+    "null": (r"~|null|Null|NULL|", "~nN\0"),
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    "merge": (r"<<", "<"),
+}
+_BASES = {"0o": 8, "0x": 16}
+
+
+class YAMLError(ValueError):
+    """A text is not YAML as it is read here; one line says what and where."""
+
+
+class _Loader(_Base):
+    pass
+
+
+def read(path: Path) -> Any:
+    """Returns what a file holds.
+
+    Raises:
+        OSError: it cannot be read.
+        YAMLError: it is too large, not UTF-8 or not YAML, or a key stands twice in a mapping.
+    """
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    return load(data)
+
+
+def load(data: bytes | str) -> Any:
+    """Returns what a text holds; sizes are checked before anything is built.
+
+    Raises:
+        YAMLError: as in :func:`read`.
+    """
+    text = _decoded(data)
+    try:
+        _check_size(text)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _check_keys(node)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise YAMLError(_one_line(error)) from error
+
+
+def _decoded(data: bytes | str) -> str:
+    if len(data) > MOST_BYTES:
+        raise YAMLError(f"more than {MOST_BYTES // 1024} KiB")
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise YAMLError(f"not UTF-8 at byte {error.start}") from error
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    where = "" if mark is None else f"line {mark.line + 1}: "
+    return f"{where}{str(problem)[:200]}"
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def _check_size(text: str) -> None:
+    """Counts what the text stands for, each alias as all that it repeats."""
+    sizes: dict[str, int] = {}  # of what each anchor names
+    held: list[tuple[str | None, int]] = []  # anchors of what is open, and the count before it
+    count = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise YAMLError(f"line {line}: alias *{str(event.anchor)[:40]} names nothing above")
+            count += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            _name(sizes, event.anchor, 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            held.append((event.anchor, count))
+            sizes.pop(event.anchor or "", None)
+            count += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = held.pop()
+            _name(sizes, anchor, count - before)
+        if len(held) > MOST_DEPTH:
+            raise YAMLError(f"line {line}: nested more than {MOST_DEPTH} deep")
+        if count > MOST_NODES:
+            raise YAMLError(f"line {line}: more than {MOST_NODES:,} values, aliases written out")
+
+
+def _name(sizes: dict[str, int], anchor: str | None, size: int) -> None:
+    if anchor is not None:
+        sizes[anchor] = size
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def _check_keys(root: yaml.Node) -> None:
+    """Refuses a mapping in which a key, or ``<<``, stands twice."""
+    for mapping in _mappings(root):
+        lines: dict[tuple[str, Any], int] = {}
+        for key, _ in mapping.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise YAMLError(f"line {key.start_mark.line + 1}: a key must be a plain value")
+            name, line = (key.tag, key.value), key.start_mark.line + 1
+            if name in lines:
+                raise YAMLError(
+                    f"line {line}: '{key.value[:40]}' stands twice in a mapping, "
+                    f"first in line {lines[name]}"
+                )
+            lines[name] = line
+
+
+def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
+    left, seen = [root], {id(root)}
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.MappingNode):
+            yield node
+            inner = [part for pair in node.value for part in pair]
+        else:
+            inner = node.value if isinstance(node, yaml.SequenceNode) else []
+        for part in inner:
+            if id(part) not in seen:
+                seen.add(id(part))
+                left.append(part)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
+    text = str(node.value)
+    if len(text) > MOST_DIGITS:
+        raise YAMLError(f"line {node.start_mark.line + 1}: a number of {len(text):,} digits")
+    try:
+        base = _BASES.get(text[:2], 10)
+        return int(text[2:] if base != 10 else text, base)
+    except ValueError:
+        raise YAMLError(f"line {node.start_mark.line + 1}: '{text}' is no whole number") from None
+
+
+def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
+    text = str(node.value).lower()
+    if text == ".nan":
+        return math.nan
+    try:
+        return float(text.replace(".inf", "inf") if text.endswith(".inf") else text)
+    except ValueError:
+        line = node.start_mark.line + 1
+        raise YAMLError(f"line {line}: '{text[:40]}' is no number") from None
+
+
+def _construct_bool(loader: Any, node: yaml.ScalarNode) -> bool:
+    return str(node.value).lower() == "true"
+
+
+def _make() -> None:
+    """Gives the loader YAML 1.2's core schema in place of YAML 1.1's."""
+    _Loader.yaml_implicit_resolvers = {}
+    for name, (pattern, first) in _CORE.items():
+        starts = [letter if letter != "\0" else "" for letter in first]
+        _Loader.add_implicit_resolver(f"{_TAG}{name}", re.compile(rf"(?:{pattern})\Z"), starts)
+    _Loader.yaml_constructors = {
+        tag: constructor
+        for tag, constructor in _Loader.yaml_constructors.items()
+        if tag is None or tag.removeprefix(_TAG) in ("null", "str", "seq", "map")
+    }
+    _Loader.add_constructor(f"{_TAG}int", _construct_int)
+    _Loader.add_constructor(f"{_TAG}float", _construct_float)
+    _Loader.add_constructor(f"{_TAG}bool", _construct_bool)
+
+
+_make()

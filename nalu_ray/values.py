@@ -1,0 +1,170 @@
+"""Values as people write them, on the command line or in a file, made the type of their field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from nalu_ray.strict_yaml import YAMLError, load
+
+LARGEST = 2**63 - 1
+SHOWN = 80
+
+_GROUPED = re.compile(r"[0-9]_+[0-9]")
+_OPENING, _CLOSING = "[{(", ")}]"
+
+
+def shown(value: object, most: int = SHOWN) -> str:
+    """Returns a value as messages show it, on one line and no longer than ``most`` characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no whole number of more than 4,300 digits
+        text = "a number of thousands of digits"
+    return short(text, most)
+
+
+def short(text: str, most: int = SHOWN) -> str:
+    """Returns a text on one line, or its beginning and an ellipsis."""
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+class Plain(BaseModel):
+    """Data whose numbers are numbers: neither true nor ``1_0``, finite, and within 64 bits."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_plain(cls, value: Any, info: ValidationInfo) -> Any:
+        check_plain(value, cls.model_fields[str(info.field_name)].annotation)
+        return value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _fits(cls, value: Any) -> Any:
+        check_fits(value)
+        return value
+
+
+def check_plain(value: object, kind: Any) -> None:
+    """Raises ``ValueError`` where a number is wanted and true or ``1_0`` is written."""
+    kinds = set(_leaves(kind))
+    if not kinds & {int, float} or get_origin(kind) is dict or isinstance(value, Mapping):
+        return
+    for part in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(part, bool) and bool not in kinds:
+            raise ValueError(f"{str(part).lower()} is no number")
+        if isinstance(part, str) and _GROUPED.search(part):
+            raise ValueError("write numbers without '_'")
+
+
+def check_fits(value: object) -> None:
+    """Raises ``ValueError`` where a whole number, however deep inside, is beyond 64 bits."""
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"whole numbers go up to 2^63 - 1, which is {LARGEST}")
+    if isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            check_fits(part)
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    """Yields the types that a type is made of; a literal counts as none."""
+    parts = [part for part in get_args(kind) if isinstance(part, type) or get_origin(part)]
+    yield from (leaf for part in parts for leaf in _leaves(part))
+    if not get_args(kind):
+        yield kind
+
+
+class Reader:
+    """Reads what stands for a value of one type.
+
+    Args:
+        kind: the type, such as ``float | None`` or ``Annotated[float, Field(gt=0)]``.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._adapter = TypeAdapter[Any](kind)
+
+    def read(self, value: Any) -> Any:
+        """Returns the typed value.
+
+        A text is taken as it is where the type has texts such as it; else ``none`` is no value, and
+        what is left is read as YAML.
+
+        Raises:
+            ValueError: it stands for none; pydantic's error is one too.
+        """
+        first: ValueError | None = None
+        for reading in _readings(value):
+            try:
+                return self._one(reading)
+            except ValueError as error:
+                first = first or error
+        raise first or ValueError("no value")
+
+    def read_or_leave(self, value: Any) -> Any:
+        """Returns the typed value, or what was given where it stands for none."""
+        try:
+            return self.read(value)
+        except ValueError:
+            return value
+
+    def _one(self, value: Any) -> Any:
+        check_plain(value, self._kind)
+        typed = self._adapter.validate_python(value)
+        check_fits(typed)
+        return typed
+
+
+def reason(error: ValueError) -> str:
+    """Returns the first thing that is wrong with a value, on one line."""
+    if isinstance(error, ValidationError):
+        return error.errors()[0]["msg"].removeprefix("Value error, ")
+    return str(error)
+
+
+def scalar(text: str) -> Any:
+    """Returns what a text stands for as a plain YAML value; the text itself where it is no YAML."""
+    try:
+        return load(text)
+    except YAMLError:
+        return text
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    if not isinstance(value, str):
+        yield value
+        return
+    readings: list[Any] = [value]
+    if value.lower() in ("none", "null"):
+        readings.append(None)
+    if value.strip():
+        readings.append(scalar(value))
+    # what is written in brackets is meant as a list or a mapping
+    yield from reversed(readings) if value[:1] in ("[", "{") else readings
+
+
+def split(text: str) -> list[str]:
+    """Cuts a text at the commas that stand outside of every bracket."""
+    depth, parts, start = 0, [], 0
+    for place, letter in enumerate(text):
+        if letter in _OPENING:
+            depth += 1
+        elif letter in _CLOSING:
+            depth = max(0, depth - 1)
+        elif letter == "," and not depth:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]]
