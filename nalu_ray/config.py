@@ -7,6 +7,7 @@ line. A *sweep file* is plain data: axes, values and seeds for the presets smoke
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import itertools
 import json
@@ -18,7 +19,7 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_jsonable_python
 
 from nalu_ray.resources import Resources
 
@@ -48,8 +49,41 @@ class Setting(BaseModel):
 
     @property
     def id(self) -> str:
-        """Sixteen hexadecimal digits of the SHA-256 of the canonical JSON."""
-        return setting_id(self.model_dump(mode="json"))
+        """Sixteen hexadecimal digits of the SHA-256 of the canonical JSON.
+
+        A field of :func:`added` counts only where its value is not its default.
+        """
+        values = self.model_dump(mode="json")
+        later = values_before(type(self)).items()
+        return setting_id(
+            {name: values[name] for name in values if (name, values[name]) not in later}
+        )
+
+
+def added(since: str, default: Any, **rules: Any) -> Any:
+    """A field that a version adds to a setting that has rows stored.
+
+    Settings that have the default keep the id that they had before, and rows of before are read
+    with it. So the default must be what runs did before, and never change.
+
+    Args:
+        since: the version that has the field first.
+        default: what runs did before.
+        rules: of pydantic's ``Field``.
+    """
+    extra = {"since": since, "before": to_jsonable_python(default)}
+    return Field(default, json_schema_extra=extra, **rules)
+
+
+@functools.cache
+def values_before(setting_type: type[Setting]) -> dict[str, Any]:
+    """Returns the value, as JSON has it, that runs had before each field of :func:`added` came."""
+    found = {name: field.json_schema_extra for name, field in setting_type.model_fields.items()}
+    return {
+        name: extra["before"]
+        for name, extra in found.items()
+        if isinstance(extra, dict) and "since" in extra
+    }
 
 
 def setting_id(values: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 
 import pandas as pd
 
-from nalu_ray.config import Setting
+from nalu_ray.config import Setting, values_before
 from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class Task(ABC, Generic[S]):
             tables=tuple(_labelled(table, ("rows", "columns")) for table in self.tables),
             figures=tuple(_labelled(figure, ("lines", "panels")) for figure in self.figures),
             axes=self.axes,
+            added=values_before(self.setting_type),
         )
 
 

@@ -19,7 +19,6 @@ from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import commit
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
@@ -29,6 +28,8 @@ from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.placement import crowded, shared
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import commit
+from nalu_ray.sweep.source import numbers_digest
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
@@ -110,10 +111,21 @@ class _Planner:
             resources=resources,
             seed_step_microseconds=request.sweep.seed_step_microseconds,
             rerun_failed=request.options.rerun_failed,
+            rerun=request.options.rerun,
             command=f"python -m nalu_ray.tune {request.command}",
             commit=commit(),
             kept=states.blocks(request.store, request.task.name),
+            codes=self._codes(),
         )
+
+    def _codes(self) -> dict[str, str]:
+        """Digests of the source for the settings that have rows."""
+        with_rows = {sid for sid, _ in self.stored}
+        return {
+            point.setting.id: numbers_digest(self.request.task, point.setting)
+            for point in self.request.points
+            if point.setting.id in with_rows
+        }
 
     def plan(self, capacity: Capacity, resources: Resources | None = None) -> Plan:
         job = replace(self.job, resources=resources or self.job.resources)

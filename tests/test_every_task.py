@@ -12,7 +12,7 @@ import torch
 from nalu_ray.config import PRESETS, Point, Setting, expand, load_sweep
 from nalu_ray.registry import tasks
 from nalu_ray.results import published
-from nalu_ray.results.store.store import COLUMNS, COMPLETED
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
 from nalu_ray.task import SupervisedTask, Task
 
 pytestmark = pytest.mark.usefixtures("cluster")  # the gridworld trains on Ray
@@ -62,7 +62,7 @@ def test_smoke_run_writes_rows_and_each_seed_ends(name: str) -> None:
         final = rows[rows.metric == COMPLETED]
         assert sorted(final.seed) == [0, 1]
         assert final.reason.isna().all()
-        assert set(rows.columns) == set(COLUMNS) - {"task", "setting_id"}
+        assert set(rows.columns) == set(COLUMNS) - {*OF_TRIAL}
         keys = ["seed", "step", "split", "metric", "x"]
         assert not rows.duplicated(keys).any()
 

@@ -87,6 +87,7 @@ def parser() -> cli.Parser:
     add("--dry-run", action="store_true", help="print the plan and start nothing")
     add("--out", default="results", help="folder or URI of the rows (default: %(default)s)")
     add("--rerun-failed", action="store_true", help="run seeds again that are stored as failed")
+    add("--rerun", action="store_true", help="run seeds again that other code stored")
     add("--fail-fast", action="store_true", help="stop at the first seed that fails")
     add = made.add_argument_group("where it runs").add_argument
     add("--local", action="store_true", help="in this process, without Ray; the same rows")

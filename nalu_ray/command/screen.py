@@ -157,6 +157,7 @@ def describe_plan(plan: Plan, preset: str) -> list[str]:
         f"{_count(len(plan.points), 'setting')}, {_count(asked, 'seed')}; "
         f"{plan.done:,} done before{failed}; "
         f"{plan.seeds:,} to do",
+        *plan.describe_code(),
     ]
     if plan.trials:
         first = plan.trials[0]
@@ -189,7 +190,7 @@ def failures(plan: Plan, stored: Stored) -> list[str]:
     """Returns a line for each kind of failure, naming settings and seeds; none if all is done."""
     kinds: dict[str, tuple[str, list[tuple[str, list[int]]]]] = {}
     for point in plan.points:
-        for kind, (reason, seeds) in _failed_of(point, stored).items():
+        for kind, (reason, seeds) in _failed_of(plan, point, stored).items():
             kinds.setdefault(kind, (reason, []))[1].append((plan.labels[point.setting.id], seeds))
     lines = []
     for reason, where in kinds.values():
@@ -201,11 +202,14 @@ def failures(plan: Plan, stored: Stored) -> list[str]:
     return lines
 
 
-def _failed_of(point: Point, stored: Stored) -> dict[str, tuple[str, list[int]]]:
+def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[str, list[int]]]:
     kinds: dict[str, tuple[str, list[int]]] = {}
     for seed in point.seeds:
         outcome = stored.get((point.setting.id, seed))
-        if outcome is None or not outcome.ok:
+        if outcome is not None and plan.still_old(outcome):
+            reason = "did not run anew: the rows of other code stay"
+            kinds.setdefault(reason, (reason, []))[1].append(seed)
+        elif outcome is None or not outcome.ok:
             reason = "not done" if outcome is None else outcome.reason or "no reason given"
             kinds.setdefault(kind_of(reason), (reason, []))[1].append(seed)
     return kinds

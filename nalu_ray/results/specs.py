@@ -6,7 +6,7 @@ the task's code, torch or Ray.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -157,3 +157,6 @@ class TaskSpecs(_Spec):
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
     axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")
+    added: dict[str, Any] = Field(
+        {}, description="fields that a later version added: the value of rows without them"
+    )

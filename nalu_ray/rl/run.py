@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from nalu_ray.results.store.store import COLUMNS, COMPLETED
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
 from nalu_ray.rl.agent.choice import ENDING
 from nalu_ray.rl.agent.stored import Agent
 from nalu_ray.rl.algorithms import build
@@ -22,7 +22,7 @@ from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy
 from nalu_ray.task import Progress
 
-ROW = [name for name in COLUMNS if name not in ("task", "setting_id")]
+ROW = [name for name in COLUMNS if name not in OF_TRIAL]
 SHOWN = {"steps_per_second": "steps/s", "return": "return", "exact": "exact"}
 
 

@@ -21,7 +21,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nalu_ray.config import Point
@@ -47,6 +47,9 @@ class Plan:
         trials: what runs, in this order.
         slots: trials at a time.
         done, failed: seeds stored before that completed, and that failed and are left so.
+        other_code, unknown_code: seeds among those that other code ran, or code that is not known.
+        anew: setting and seed of those that run again for that.
+        codes: setting id -> digest of the source as it is here, of the settings that have rows.
         seconds: estimate of the whole.
         labels: setting id -> name, for every setting asked for.
     """
@@ -60,6 +63,10 @@ class Plan:
     seconds: float
     capacity: Capacity
     labels: Mapping[str, str]
+    other_code: int = 0
+    unknown_code: int = 0
+    anew: frozenset[tuple[str, int]] = frozenset()
+    codes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -71,12 +78,27 @@ class Plan:
         """Steps to run, each seed's counted."""
         return sum(trial.steps * len(trial.seeds) for trial in self.trials)
 
+    def describe_code(self) -> list[str]:
+        """Returns a line that says how many stored seeds are not of this code; none if all are."""
+        kinds = {"other code than this": self.other_code, "unknown code": self.unknown_code}
+        told = [f"{count:,} by {kind}" for kind, count in kinds.items() if count]
+        again = [f"{len(self.anew):,} that other code stored run anew"] if self.anew else []
+        left = [f"of those stored, {', '.join(told)} (--rerun runs them anew)"] if told else []
+        return again + left
+
+    def still_old(self, outcome: Outcome) -> bool:
+        """Whether what is stored of a seed that was to run anew is what was there before."""
+        sid = outcome.setting_id
+        return (sid, outcome.seed) in self.anew and outcome.code != self.codes[sid]
+
 
 @dataclass(frozen=True)
 class Job:
     """What the command line says beside the points: where rows go and what a trial may use.
 
-    ``kept`` has the setting and the seeds of each state that an unfinished trial left there.
+    ``kept`` has the setting and the seeds of each state that an unfinished trial left there,
+    ``codes`` the digest of the source of each setting that has rows; ``rerun`` runs those again
+    that other code stored.
     """
 
     out: str
@@ -86,6 +108,8 @@ class Job:
     command: str = ""
     commit: str | None = None
     kept: Sequence[tuple[str, Block]] = ()
+    rerun: bool = False
+    codes: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_plan(
@@ -96,7 +120,10 @@ def make_plan(
     Raises:
         ConfigError: a trial could never be placed, with the arithmetic.
     """
-    missing = {point.setting.id: _missing(point, stored, job.rerun_failed) for point in points}
+    others = _of_other_code(points, stored, job.codes)
+    anew = frozenset(others if job.rerun else ())
+    left = {key: outcome for key, outcome in stored.items() if key not in anew}
+    missing = {point.setting.id: _missing(point, left, job.rerun_failed) for point in points}
     to_do = [point for point in points if missing[point.setting.id]]
     pieces = max(1, slots(capacity, job.resources, memory=0) // max(1, len(to_do)))
     share = memory_of_a_slot(capacity, job.resources)
@@ -123,11 +150,14 @@ def make_plan(
         points=tuple(points),
         trials=tuple(sized),
         slots=most,
-        done=_count(points, stored, ok=True),
-        failed=0 if job.rerun_failed else _count(points, stored, ok=False),
+        done=_count(points, left, ok=True),
+        failed=0 if job.rerun_failed else _count(points, left, ok=False),
         seconds=_makespan(sized, most, job.seed_step_microseconds),
         capacity=capacity,
         labels=labels,
+        anew=anew,
+        codes=job.codes,
+        **_counts([outcome for key, outcome in others.items() if key not in anew], job),
     )
 
 
@@ -162,6 +192,23 @@ def _missing(point: Point, stored: Stored, rerun_failed: bool) -> tuple[int, ...
         return outcome is None or (rerun_failed and not outcome.ok)
 
     return tuple(seed for seed in point.seeds if wanted(seed))
+
+
+def _of_other_code(
+    points: Sequence[Point], stored: Stored, codes: Mapping[str, str]
+) -> dict[tuple[str, int], Outcome]:
+    asked = ((point.setting.id, seed) for point in points for seed in point.seeds)
+    return {
+        key: stored[key]
+        for key in asked
+        if key in stored and stored[key].code != codes.get(key[0], stored[key].code)
+    }
+
+
+def _counts(others: Sequence[Outcome], job: Job) -> dict[str, int]:
+    left = [one for one in others if one.ok or not job.rerun_failed]
+    unknown = sum(one.code is None for one in left)
+    return {"other_code": len(left) - unknown, "unknown_code": unknown}
 
 
 def _begun(kept: Sequence[Block], missing: Sequence[int]) -> Iterator[Block]:

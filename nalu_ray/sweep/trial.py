@@ -18,11 +18,13 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
-from nalu_ray.results.store.store import COLUMNS, COMPLETED, Store, StoreError
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
+from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom
+from nalu_ray.sweep.provenance import provenance
+from nalu_ray.sweep.source import numbers_digest
 from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 
@@ -61,12 +63,21 @@ class Trial:
         self.made_by: dict[str, Any] = {}
         self.resumed: dict[str, Any] = {}
         self._before = 0.0
-        self._has_state = False
+        self._has_state = self._others_state = False
 
     @functools.cached_property
     def store(self) -> Store:
         """Where rows and states go."""
         return Store(self.spec.out, self.spec.mark)
+
+    @functools.cached_property
+    def code(self) -> str | None:
+        """Digest of the source that its numbers depend on; none of a setting that is wrong."""
+        try:
+            task = find_task(self.spec.task)
+            return numbers_digest(task, task.setting_type.model_validate(self.spec.setting))
+        except Exception:  # the start meets it too, and says why
+            return None
 
     def __iter__(self) -> Iterator[Report]:
         """Works to the end, stores the rows and reports so. Never raises a task's error."""
@@ -82,7 +93,8 @@ class Trial:
         finally:
             self._close()
         _free_gpu(self.spec)
-        if self._has_state or self.store.folder:  # or half of one, of a process that was killed
+        # or half of one, of a process that was killed; other code's is of use to that code
+        if (self._has_state or self.store.folder) and not (self._others_state and self.failed):
             states.drop(self.store, self.spec.task, self.spec.key)
         yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
 
@@ -97,7 +109,8 @@ class Trial:
 
         self.started = time.time()  # a process loads torch once, for all its trials
         torch.set_num_threads(self.spec.threads)
-        self.made_by = self._provenance()  # of the code as it is now, not when rows are written
+        # of the code as it is now, not when rows are written
+        self.made_by = {**self._provenance(), "code": self.code}
         self.run = self._build()
         if not resume:
             return
@@ -132,12 +145,12 @@ class Trial:
         except Exception as error:  # torch's own text recommends to run the file's code
             path = states.path(self.store, self.spec.task, self.spec.key)
             raise ValueError(f"{path} is cut off, or holds more than plain values") from error
+        if saved.get("code") != self.code:
+            self._others_state = True
+            raise ValueError(f"other code wrote it (digest {saved.get('code')}, here {self.code})")
         self._running().load_state_dict(saved["run"])
         self._before = saved["seconds"]
         self.resumed = {"step": saved["step"], "commit": saved["commit"]}
-        if saved["commit"] != self.made_by["commit"]:
-            text = "%s: goes on from a state of other code: commit %s"
-            log.warning(text, self.spec.label, saved["commit"])
 
     def _close(self) -> None:
         run, self.run = self.run, None
@@ -159,6 +172,7 @@ class Trial:
         if sorted(final["seed"]) != sorted(self.spec.seeds):
             raise RuntimeError("the run did not give each seed one 'completed' row")
         self._write(rows, run.files())
+        self._others_state = False  # superseded by rows
         bad = final[final["value"] != 1.0]
         self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
         return rows
@@ -207,7 +221,8 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         buffer = io.BytesIO()
-        about = {"seconds": self.seconds, "step": step, "commit": self.made_by["commit"]}
+        about = {"seconds": self.seconds, "step": step}
+        about |= {"commit": self.made_by["commit"], "code": self.code}
         torch.save({"run": self._running().state_dict(), **about}, buffer)
         try:
             spec = self.spec
@@ -219,7 +234,7 @@ class Trial:
                 setting_id=spec.setting_id,
                 seeds=spec.seeds,
             )
-            self._has_state = True
+            self._has_state, self._others_state = True, False
         except StoreError as error:  # the run itself is well
             log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
 
@@ -229,15 +244,17 @@ class Trial:
             "seconds": self.seconds,
             "started": self.started,
             "resumed": self.resumed,
-            **(self.made_by or self._provenance()),
+            **(self.made_by or {**self._provenance(), "code": self.code}),
         }
-        key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
+        key = {"task": self.spec.task, "setting_id": self.spec.setting_id, "code": self.code}
         self.store.write(self.spec.setting, key, rows, manifest, beside)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()
         # a node of a cluster holds the code without its history
-        return found if found["commit"] is not None else {**found, "commit": self.spec.commit}
+        if found["commit"] is not None or self.spec.commit is None:
+            return found
+        return {**found, "commit": self.spec.commit, "no_commit": None}
 
 
 def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
@@ -245,7 +262,7 @@ def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
     # an error's text may hold what is no Unicode: part of a file name, say
     reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
-    columns = [name for name in COLUMNS if name not in ("task", "setting_id")]
+    columns = [name for name in COLUMNS if name not in OF_TRIAL]
     return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)
 
 

@@ -18,13 +18,13 @@ import pandas as pd
 import pytest
 import torch
 
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COMPLETED, Store, StoreError
 from nalu_ray.sweep.machine import GIB
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.node import NodeError, check_node
 from nalu_ray.sweep.placement import WORKER_BYTES
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.trial import Trial, TrialSpec
 
 from tests.conftest import PYTHONPATH
@@ -189,22 +189,68 @@ def test_a_run_is_closed_however_it_ends(fake: Any, tmp_path: Path) -> None:
         assert (folder / "marks").read_text().splitlines()[-1].startswith("closed")
 
 
-def test_a_state_of_other_code_is_taken_up_and_told(
-    fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = spec(fake, tmp_path, steps=6)
+def begun(fake: Any, tmp_path: Path, **values: Any) -> TrialSpec:
+    """A trial whose state was kept at step 3."""
+    made = spec(fake, tmp_path, steps=6, **values)
     for report in Trial(made, report_seconds=0, state_seconds=0):
         if report.step == 4:
             break
+    return made
+
+
+def test_a_state_of_the_same_code_is_taken_up_whatever_the_commit(
+    fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = begun(fake, tmp_path)
     monkeypatch.setattr("nalu_ray.sweep.trial.provenance", lambda: {"commit": "0123"})
     assert [(report.step, report.resumed) for report in Trial(made, report_seconds=0)] == [
         (5, 4),
         (6, 4),
     ]
-    assert "goes on from a state of other code" in caplog.text
+    assert caplog.text == ""
     (manifest,) = Store(str(tmp_path)).manifests("fake")
     assert manifest["resumed"]["step"] == 4
     assert manifest["commit"] == "0123"
+
+
+def test_a_state_of_other_code_is_told_and_not_taken_up(
+    fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = begun(fake, tmp_path)
+    before = Trial(made).code
+    monkeypatch.setattr("nalu_ray.sweep.trial.numbers_digest", lambda task, setting: "abc")
+    assert [(report.step, report.resumed) for report in Trial(made, report_seconds=0)] == [
+        *((step, 0) for step in range(1, 6)),
+        (6, 0),
+    ]
+    assert f"starting anew: other code wrote it (digest {before}, here abc)" in caplog.text
+    assert not (tmp_path / ".states").exists()
+    (manifest,) = Store(str(tmp_path)).manifests("fake")
+    assert (manifest["resumed"], manifest["code"]) == ({}, "abc")
+    assert set(stored(tmp_path).code) == {"abc"}
+
+
+def test_the_state_of_other_code_outlives_a_trial_that_fails(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = begun(fake, tmp_path)
+
+    def fail(run: Any) -> None:
+        raise ValueError("broken by the edit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nalu_ray.sweep.trial.numbers_digest", lambda task, setting: "abc")
+        patch.setattr(fake.start(fake.setting_type(), (0,), None).__class__, "advance", fail)
+        *_, last = Trial(made, report_seconds=0)
+        assert set(last.failed) == set(made.seeds)
+    assert next(iter(Trial(made, report_seconds=0))).resumed == 4
+
+
+def test_a_trial_whose_code_cannot_be_told_fails_with_its_reason(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path).model_copy(update={"setting": {"lr": "fast"}})
+    *_, last = Trial(made)
+    assert "lr" in last.failed[0]
+    assert stored(tmp_path).code.isna().all()
 
 
 def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) -> None:

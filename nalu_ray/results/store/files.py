@@ -7,15 +7,16 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from nalu_ray.results.store import origin
-from nalu_ray.results.store.rows import SCHEMA
+from nalu_ray.results.store.rows import COLUMNS, LATER, SCHEMA
 
 log = logging.getLogger(__name__)
 
@@ -137,13 +138,24 @@ def _read_one(
 ) -> tuple[int, pa.Table]:
     with filesystem.open_input_file(path) as source:
         file = pq.ParquetFile(source)
-        missing = sorted(set(SCHEMA.names) - set(file.schema_arrow.names))
+        missing = sorted(set(COLUMNS) - {*LATER, *file.schema_arrow.names})
         if missing:
             raise ValueError(f"no column {', '.join(missing)}")
         wanted = None if columns is None else list(dict.fromkeys([*columns, *origin.CHECKED]))
         table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
         written = origin.check(file, table, task)
+    table = with_columns(table, dict.fromkeys(LATER))
     return written, table if columns is None else table.select(list(columns))
+
+
+def with_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """Returns a table with those columns that it lacks, one value for all rows of each."""
+    for name, value in values.items():
+        if name not in table.column_names:
+            kind = SCHEMA.field(name).type if name in SCHEMA.names else None
+            column = pa.repeat(pa.scalar(value, kind), table.num_rows)
+            table = table.append_column(name, column)
+    return table
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

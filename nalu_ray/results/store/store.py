@@ -5,9 +5,10 @@
 figures). Every meaning is in a column; file names carry none. ``<out>/.states/`` holds what
 unfinished trials go on from.
 
-Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason`` and one column for
-each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere). The last row
-of a seed has metric ``completed``: 1 when the seed ran to its end, 0 with a ``reason`` when not.
+Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason``, ``code`` and one
+column for each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere),
+``code`` the digest of the source that the numbers depend on (null in older files). The last row of
+a seed has metric ``completed``: 1 when the seed ran to its end, 0 with a ``reason`` when not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pyarrow import fs
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import files
 from nalu_ray.results.store.rows import (
+    CODE,
     COLUMNS,
     COMPLETED,
     FLOATS,
@@ -48,12 +50,13 @@ class StoreError(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one seed of one setting ended."""
+    """How one seed of one setting ended, and the digest of the code that ran it, if it is known."""
 
     setting_id: str
     seed: int
     ok: bool
     reason: str | None
+    code: str | None = None
 
 
 class Store:
@@ -120,7 +123,7 @@ class Store:
 
         Args:
             setting: the setting's values, a column each.
-            key: ``task`` and ``setting_id``.
+            key: ``task`` and ``setting_id``, and ``code`` where it is known.
             rows: columns ``seed, step, split, metric, x, value, reason``.
             manifest: whatever else is to be kept, as JSON.
             beside: files of the trial's own, such as a trained agent, by the ending of their name.
@@ -189,22 +192,29 @@ class Store:
 
     def outcomes(self, task: str) -> dict[tuple[str, int], Outcome]:
         """Returns how each stored seed ended, by (setting_id, seed)."""
-        chosen = endings(self._read(task, [*RUN, "metric", "value", "reason"]))
-        columns = (chosen[name] for name in [*RUN, "value", "reason"])
+        chosen = endings(self._read(task, [*RUN, "metric", "value", "reason", CODE]))
+        columns = (chosen[name] for name in [*RUN, "value", "reason", CODE])
         found = {}
-        for sid, seed, value, reason in zip(*columns, strict=True):
-            text = None if pd.isna(reason) else str(reason)
-            found[str(sid), int(seed)] = Outcome(str(sid), int(seed), value == 1.0, text)
+        for sid, seed, value, *texts in zip(*columns, strict=True):
+            reason, code = (None if pd.isna(text) else str(text) for text in texts)
+            found[str(sid), int(seed)] = Outcome(str(sid), int(seed), value == 1.0, reason, code)
         return found
 
     def load(self, task: str) -> pd.DataFrame:
         """Returns every row of a task; a seed that was stored twice comes from one file only.
 
-        A completed seed wins over a failed one, then the file that was written first.
+        A completed seed wins over a failed one, then the file that was written first; rows of a
+        seed that other code ran again count no more. Rows of before a field was added have the
+        value that it stands for.
         """
         tables = self._read(task, None)
         chosen = endings(tables)
-        kept = [only(tables[str(name)], runs) for name, runs in chosen.groupby("file", sort=False)]
+        specs = self.specs(task) if tables else None
+        before = {name: _flat(value) for name, value in (specs.added if specs else {}).items()}
+        kept = [
+            files.with_columns(only(tables[str(name)], runs), before)
+            for name, runs in chosen.groupby("file", sort=False)
+        ]
         frame: pd.DataFrame = files.concat(kept or [SCHEMA.empty_table()]).to_pandas()
         return frame
 

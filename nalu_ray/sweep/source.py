@@ -1,0 +1,136 @@
+"""What of the source the numbers of a setting depend on, as one digest that its rows carry.
+
+Followed from the task's module, and from those of the layers that the setting names, by the imports
+in the source; no further than the packages of :data:`PARTS` and those that the task and the layers
+come from. Comments, docstrings and layout do not count. What prints, plans and stores does not
+count either, nor do torch and other packages: the manifest has their versions.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nalu_ray.config import Setting
+from nalu_ray.task import Task
+
+PARTS = (
+    *("nalu_ray.layers", "nalu_ray.training", "nalu_ray.data", "nalu_ray.rl", "nalu_ray.tasks"),
+    *("nalu_ray.seeding", "nalu_ray.task", "envs"),
+)
+
+
+def numbers_digest(task: Task[Any], setting: Setting) -> str:
+    """Returns twelve hexadecimal digits for the source that a setting's numbers depend on."""
+    texts = frozenset(value for _, value in setting if isinstance(value, str))
+    return _digest(_units(texts) | {type(task).__module__, type(setting).__module__})
+
+
+@functools.cache
+def _digest(roots: frozenset[str]) -> str:
+    read = modules(roots)
+    text = "".join(f"{name} {read[name]}\n" for name in sorted(read))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def modules(roots: Iterable[str]) -> dict[str, str]:
+    """Returns the digest of each module that is reached from some, those included, by name."""
+    # of a package of somebody else's, all that is reached counts
+    parts = (*PARTS, *{name.partition(".")[0] for name in roots} - {"nalu_ray"})
+    found: dict[str, str] = {}
+    seen, waiting = set(), list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        digest, imported = _read(name)
+        found |= {name: digest} if digest else {}
+        waiting += [other for other in imported if _within(other, parts)]
+    return found
+
+
+@functools.cache
+def _units(texts: frozenset[str]) -> frozenset[str]:
+    """Modules of the layers and cells that are among a setting's values."""
+    from nalu_ray import layers  # noqa: PLC0415 (torch is slow to load)
+
+    entries = [layers.get(name) for name in texts.intersection(layers.names())]
+    entries += [layers.get_cell(name) for name in texts.intersection(layers.cell_names())]
+    # a functools.partial hides its function's module
+    factories = [getattr(entry.factory, "func", entry.factory) for entry in entries]
+    return frozenset(factory.__module__ for factory in factories)
+
+
+def _within(name: str, parts: tuple[str, ...]) -> bool:
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+@functools.cache
+def _read(name: str) -> tuple[str, tuple[str, ...]]:
+    """Digest of a module's source, and the modules that it imports; nothing if it has no source."""
+    path = tree = None
+    try:
+        path = _file(name)
+        tree = None if path is None else ast.parse(path.read_bytes())
+    except (ImportError, ValueError, OSError, SyntaxError):  # built in, compiled, a notebook's
+        pass
+    if path is None or tree is None:
+        return "", ()
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    parts: list[str] = []
+    _write(tree, parts)
+    text = "".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest(), tuple(_imports(tree, package))
+
+
+def _file(name: str) -> Path | None:
+    """Where a module's source is, without importing it; none for a name within a module."""
+    top, *rest = name.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or not rest:
+        return Path(spec.origin) if spec and spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        base = Path(folder, *rest)
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            dots = "." * node.level
+            base = importlib.util.resolve_name(f"{dots}{node.module or ''}", package)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _write(node: Any, parts: list[str]) -> None:
+    """Writes a syntax tree as text, the same in every version of Python."""
+    if isinstance(node, ast.AST):
+        parts.append(f"({type(node).__name__}")
+        for field, value in ast.iter_fields(node):
+            kept = value[1:] if field == "body" and _is_documented(node) else value
+            if kept is not None and kept != []:
+                parts.append(f" {field}=")
+                _write(kept, parts)
+        parts.append(")")
+    elif isinstance(node, list):
+        for item in node:
+            _write(item, parts)
+    else:
+        parts.append(repr(node))
+
+
+def _is_documented(node: ast.AST) -> bool:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None

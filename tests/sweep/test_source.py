@@ -1,0 +1,141 @@
+"""The digest of what a setting's numbers depend on: what counts, and what does not."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from nalu_ray import layers, registry
+from nalu_ray.layers.registry import Registry, _layers
+from nalu_ray.sweep import source
+
+UNIT = """
+    from torch import nn
+
+    from .parts import SCALE
+
+    def unit(in_features, hidden_features, out_features, hidden_layers=1):
+        return nn.Linear(in_features, out_features * SCALE)
+"""
+
+
+@pytest.fixture(autouse=True)
+def read_anew() -> Iterator[None]:
+    cached = (source._digest, source._read, source._units)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+def text(code: str) -> str:
+    parts: list[str] = []
+    source._write(ast.parse(textwrap.dedent(code)), parts)
+    return "".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("x = 1  # one", "x  =  1", True),
+        ('def f():\n    "text"\n    return 1', "def f(): return 1", True),
+        ('class A:\n    """Text."""\n    x = 1', 'class A:\n    """Other."""\n    x = 1', True),
+        ("def f(): return 1", "def f(): return 2", False),
+        ("x = 1", "x = 1.0", False),
+        ("x = 'a'", "x = b'a'", False),
+        ("f(a, b)", "f(b, a)", False),
+        ("def f(a=1): pass", "def f(a=2): pass", False),
+        ("if a: b()", "if a: pass\nb()", False),
+        ("a - b", "a + b", False),
+        ("x: int = 1", "x: float = 1", False),
+    ],
+)
+def test_only_what_is_computed_counts(before: str, after: str, same: bool) -> None:
+    assert (text(before) == text(after)) is same
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A unit of another package, registered as `mine`."""
+    folder = tmp_path / "strange_units"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "unit.py").write_text(textwrap.dedent(UNIT))
+    (folder / "parts.py").write_text("SCALE = 1")
+    (folder / "other.py").write_text("x = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def unit(
+        in_features: int, hidden_features: int, out_features: int, hidden_layers: int = 1
+    ) -> nn.Module:
+        return nn.Linear(in_features, out_features)
+
+    unit.__module__ = "strange_units.unit"
+    assert isinstance(_layers, Registry)
+    layers.register("mine", label="Mine")(unit)
+    yield folder
+    del _layers.entries["mine"]
+
+
+def digest(layer: str = "nac", task: str = "static") -> str:
+    for function in (source._digest, source._read, source._units):
+        function.cache_clear()
+    found = registry.task(task)
+    return source.numbers_digest(found, found.setting_type(layer=layer))
+
+
+def test_an_edited_unit_is_other_code_for_its_rows_only(plugin: Path) -> None:
+    nac, mine = digest(), digest("mine")
+    assert nac != mine
+    for name, content in (("parts.py", "SCALE = 2"), ("unit.py", textwrap.dedent(UNIT) + "y = 1")):
+        before = digest("mine")
+        (plugin / name).write_text(content)
+        assert digest("mine") != before
+        assert digest() == nac
+    edited = digest("mine")
+    (plugin / "other.py").write_text("x = 2")  # which the unit does not import
+    (plugin / "parts.py").write_text("SCALE = 2  # more")
+    assert digest("mine") == edited
+    (plugin / "parts.py").write_text("SCALE =")  # what cannot be read is no reason to fail
+    assert digest("mine") != edited
+
+
+@pytest.mark.parametrize(
+    ("task", "reached"),
+    [
+        ("static", {"nalu_ray.layers.nac", "nalu_ray.training.supervised", "nalu_ray.seeding"}),
+        (
+            "static",
+            {"nalu_ray.tasks.static", "nalu_ray.tasks.static.data", "nalu_ray.tasks._operands"},
+        ),
+        ("gridworld", {"nalu_ray.rl.rllib.learner", "envs.world", "nalu_ray.layers.cells.lstm"}),
+        ("language", {"nalu_ray.tasks.language.data", "nalu_ray.tasks.language.network"}),
+        ("mnist_counting", {"nalu_ray.data.mnist", "nalu_ray.layers.convnet"}),
+    ],
+)
+def test_the_source_is_followed_from_the_task(task: str, reached: set[str]) -> None:
+    names = source.modules([f"nalu_ray.tasks.{task}"])
+    assert reached <= names.keys()
+    apart = (
+        "nalu_ray.results",
+        "nalu_ray.sweep.ray",
+        "nalu_ray.sweep.plan",
+        "torch",
+        "nalu_ray.config",
+    )
+    assert [name for name in names if name.startswith(apart)] == []
+    others = {f"nalu_ray.tasks.{name}" for name in registry.names()} - {f"nalu_ray.tasks.{task}"}
+    assert not others & names.keys()
+
+
+def test_every_task_has_a_digest() -> None:
+    found = registry.tasks()
+    digests = {source.numbers_digest(task, task.setting_type()) for task in found.values()}
+    assert len(digests) == len(found)
+    assert {len(digest) for digest in digests} == {12}
