@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from nalu_ray.printable import check_text
 from nalu_ray.resources import Resources
 
 PRESETS = ("smoke", "laptop", "paper")
@@ -45,6 +46,16 @@ class Setting(BaseModel):
     """One point of a task's grid. Equal values give an equal :attr:`id`, on any machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _can_be_stored(self) -> Setting:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise ValueError(f"{name}: a whole number of at most 64 bits is needed")
+            if isinstance(value, str):
+                check_text(name, value)
+        return self
 
     @property
     def id(self) -> str:
@@ -158,6 +169,8 @@ def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
     seeds = tuple(range(numbers[0])) if alone else tuple(numbers)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         raise ConfigError([f"seeds={value!r}: a count of 1 or more, or a list such as 3,7"])
+    if max(seeds) >= 2**63:
+        raise ConfigError([f"seeds={value!r}: a seed is below 2^63"])
     return seeds
 
 

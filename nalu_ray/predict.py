@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from nalu_ray.command.words import Exit, Parser, assignments, guarded
 from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
+from nalu_ray.printable import printable
 from nalu_ray.registry import tasks
 from nalu_ray.results.output import figures, traces
 from nalu_ray.results.store.atomic import write_bytes
@@ -20,7 +21,7 @@ from nalu_ray.sweep.messages import Messages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from nalu_ray.training.checkpoints import Model
 
@@ -48,6 +49,9 @@ class Reader(Protocol):
     axes: tuple[str, ...]
     setting_type: type[Setting]
 
+    def build(self, setting: Any) -> nn.Module:
+        """Builds a network without trained weights."""
+
     def words(self, text: str) -> list[str]:
         """Returns the words of a text; raises ValueError, saying why, if it cannot be read."""
 
@@ -68,6 +72,9 @@ class Viewer(Protocol):
     axes: tuple[str, ...]
     setting_type: type[Setting]
     names: tuple[str, ...]
+
+    def build(self, setting: Any) -> nn.Module:
+        """Builds a network without trained weights."""
 
     def prepare(self) -> None:
         """Fetches the images; raises RuntimeError, saying how else to get them, if it cannot."""
@@ -91,9 +98,9 @@ def _predict(argv: Sequence[str] | None) -> int:
     task, text, wanted = _checked(options, unknown)
     with Messages(lambda warning: print(f"warning: {warning}", file=sys.stderr)):
         path, model = _model(options, task, wanted)
-    setting = _setting(task, path, model)
+    setting = _setting(task, model)
     known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
-    print(f"{path}: {describe(known)}")
+    print(f"{printable(path)}: {describe(known)}")
     if isinstance(task, Viewer):
         seen = _series(task, setting, model, options.examples)
         for series in seen:
@@ -181,19 +188,36 @@ def _model(
 ) -> tuple[str, Model]:
     from nalu_ray.training import checkpoints  # noqa: PLC0415 (keeps --help quick)
 
+    def fit(model: Model) -> None:
+        if (wrong := _misfit(task, model)) is not None:
+            raise checkpoints.ModelError(wrong)
+
     try:
         if options.checkpoint:
-            return options.checkpoint, checkpoints.load(options.checkpoint, task.name, wanted)
-        return checkpoints.best(options.out, task.name, wanted)
+            return options.checkpoint, checkpoints.load(options.checkpoint, task.name, wanted, fit)
+        return checkpoints.best(options.out, task.name, wanted, fit)
     except checkpoints.ModelError as error:
         raise ConfigError([str(error)]) from error
 
 
-def _setting(task: Reader | Viewer, path: str, model: Model) -> Setting:
+def _setting(task: Reader | Viewer, model: Model) -> Setting:
+    return task.setting_type.model_validate(model.setting)
+
+
+def _misfit(task: Reader | Viewer, model: Model) -> str | None:
+    """Returns why a model cannot be asked: one of another version, or damaged; None if it can."""
+    import torch  # noqa: PLC0415 (keeps --help quick)
+
+    from nalu_ray.training import plain  # noqa: PLC0415 (as above)
+
     try:
-        return task.setting_type.model_validate(model.setting)
-    except ValidationError as error:  # written by another version
-        raise ConfigError([f"{path}: {line}" for line in explain(error)]) from error
+        setting = _setting(task, model)
+        with torch.device("meta"):  # whatever size is asked for: without memory
+            return plain.misfit(task.build(setting), model.weights)
+    except ValidationError as error:
+        return "; ".join(explain(error))
+    except (RuntimeError, TypeError, ValueError) as error:
+        return str(error).split("\n", maxsplit=1)[0]
 
 
 def _draw(path: Path, figure: Figure) -> None:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from nalu_ray.config import Setting
 from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
+from nalu_ray.results.store.columns import columns
 
 if TYPE_CHECKING:
     import torch
@@ -150,6 +151,7 @@ class Task(ABC, Generic[S]):
             tables=tuple(_labelled(table, ("rows", "columns")) for table in self.tables),
             figures=tuple(_labelled(figure, ("lines", "panels")) for figure in self.figures),
             axes=self.axes,
+            fields=dict(columns(self.setting_type)),
         )
 
 

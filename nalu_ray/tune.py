@@ -19,7 +19,7 @@ from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import commit
+from nalu_ray.printable import printable
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
@@ -29,6 +29,7 @@ from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.placement import crowded, shared
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import commit
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _list(name: str | None, preset: str) -> int:
 
 def _print(console: Console, lines: Sequence[str]) -> None:
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line, keep="\n")), soft_wrap=True)
 
 
 # -- planning and running --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from rich.live import Live
 
 from nalu_ray.command.words import Exit, Parser, assignments, guarded
 from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.printable import printable
 from nalu_ray.results.store.networks import describe
 from nalu_ray.rl import animation, board
 from nalu_ray.rl.agent.choice import best
@@ -58,7 +59,7 @@ def _watch(argv: Sequence[str] | None) -> int:
     with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
         name, agent = _agent(options, wanted)
     limit = options.time_limit or max(agent.world.time_limit, 2 * options.t)
-    print(f"{name}: {describe(agent.about) or 'nothing known of its training'}")
+    print(f"{printable(name)}: {describe(agent.about) or 'nothing known of its training'}")
     moments = play(
         agent,
         options.t,

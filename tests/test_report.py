@@ -2,12 +2,14 @@
 
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from rich.console import Console
 from nalu_ray import tune
 from nalu_ray.report import main, present
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
+from nalu_ray.results.store import atomic
 from nalu_ray.results.store.atomic import write_bytes, write_text
 from nalu_ray.results.store.store import Store, StoreError
 from tests.results.samples import fill, full_static, identity, specs
@@ -316,10 +319,8 @@ def test_nothing_of_which_no_cell_was_run_is_printed(tmp_path: Path) -> None:
 # -- files are whole -----------------------------------------------------------------------------
 
 
-def full(path: Path, data: bytes) -> int:
-    """A disk that is full after a few bytes."""
-    with path.open("wb") as stream:
-        stream.write(data[:3])
+def full(*_: object) -> None:
+    """A disk that has no room for what was written."""
     raise OSError(28, "No space left on device")
 
 
@@ -329,8 +330,7 @@ def test_a_full_disk_leaves_the_file_that_was_there(
 ) -> None:  # fmt: skip
     assert report("identity", "--out", results, "--to", tmp_path) == 0
     before = {name: (tmp_path / name).read_bytes() for name in written(tmp_path)}
-    monkeypatch.setattr(Path, "write_bytes", full)
-    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: full(path, text.encode()))
+    monkeypatch.setattr(os, "fsync", full)
     capsys.readouterr()
     assert report("identity", "--out", results, "--to", tmp_path) == 2
     table = tmp_path / "identity" / "table_5.md"
@@ -373,8 +373,7 @@ def test_a_run_ends_as_ever_where_nothing_can_be_reported(
         (tmp_path / "results").mkdir()
         (tmp_path / "results" / "report").write_text("no folder")
     elif how == "full":
-        monkeypatch.setattr(Path, "write_bytes", full)
-        monkeypatch.setattr(Path, "write_text", lambda path, text, **_: full(path, text.encode()))
+        monkeypatch.setattr(atomic, "raw", SimpleNamespace(write_local=full))
     else:
 
         def lost(store: Store, task: str) -> None:

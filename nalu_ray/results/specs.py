@@ -6,9 +6,14 @@ the task's code, torch or Ray.
 
 from __future__ import annotations
 
-from typing import Literal
+import itertools
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nalu_ray.printable import printable
+from nalu_ray.results.store.columns import Column
 
 
 class _Spec(BaseModel):
@@ -55,7 +60,9 @@ class Measure(_Spec):
     relative_to: str | None = Field(None, description="metric whose median over seeds is 100")
     scale: float = 1.0
     format: str = Field(
-        ".1f", description="Python's, but .4g prints like table 6: 120.9, .0213, <.0001"
+        ".1f",
+        pattern=r"^,?\.[0-9]{1,2}[efg]$",
+        description="Python's, but .4g prints like table 6: 120.9, .0213, <.0001",
     )
     better: Literal["lower", "higher"] = "lower"
     published: tuple[str, str] | None = Field(
@@ -157,3 +164,28 @@ class TaskSpecs(_Spec):
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
     axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")
+    fields: dict[str, Column] = Field(
+        {}, description="setting fields -> type of their column, the same in every file"
+    )
+
+    @classmethod
+    def read(cls, data: bytes) -> TaskSpecs:
+        """Reads what the store kept.
+
+        Raises:
+            ValueError: it is none, or a text in it has control characters.
+        """
+        specs = cls.model_validate_json(data)
+        for text in _texts(specs.model_dump()):
+            if printable(text) != text:
+                raise ValueError(f"control characters in {text[:60]!r}")
+        return specs
+
+
+def _texts(values: Any) -> Iterator[str]:
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, dict):
+        yield from itertools.chain.from_iterable(map(_texts, (*values, *values.values())))
+    elif isinstance(values, list | tuple):
+        yield from itertools.chain.from_iterable(map(_texts, values))

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable
 from types import TracebackType
 
+from nalu_ray.printable import printable
+
 _PLACE = re.compile(r"^.*?:\d+: (?=\w+: )", re.DOTALL)
 
 
@@ -25,6 +27,7 @@ class Messages(logging.Handler):
         text = record.getMessage()
         if record.name == "py.warnings":  # "file:line: Category: text", then the line of source
             text = _PLACE.sub("", text).split("\n")[0]
+        text = printable(text, keep="\n")
         if text not in self.told:
             self.told.add(text)
             self.tell(text)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from nalu_ray.printable import printable
 from nalu_ray.sweep.plan import Plan, describe_seeds
 from nalu_ray.sweep.trial import Report, TrialSpec
 
@@ -97,7 +98,7 @@ class Board:
         kind = kind_of(text if kind is None else kind)
         if kind not in self._known:
             self._known.add(kind)
-            self.console.print(Text(text), soft_wrap=True)
+            self.console.print(Text(printable(text, keep="\n")), soft_wrap=True)
 
     def tick(self) -> None:
         """Prints a plain line when it is time for one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import logging
+import math
 import re
 import time
 import traceback
@@ -18,11 +19,12 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
+from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.store import COLUMNS, COMPLETED, Store, StoreError
 from nalu_ray.sweep import oom
+from nalu_ray.sweep.provenance import provenance
 from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 
@@ -55,7 +57,7 @@ class Trial:
     ) -> None:
         self.spec = spec
         self.report_seconds, self.state_seconds = report_seconds, state_seconds
-        self.started = time.time()
+        self.started, self._began = time.time(), time.monotonic()
         self.run: Run | None = None
         self.failed: dict[int, str] = {}
         self.made_by: dict[str, Any] = {}
@@ -89,13 +91,14 @@ class Trial:
     @property
     def seconds(self) -> float:
         """Worked so far, including what a resumed state had worked before."""
-        return self._before + time.time() - self.started
+        return self._before + time.monotonic() - self._began
 
     def start(self, *, resume: bool = True) -> None:
         """Builds the run, and brings it to where its last state was taken if it is to resume."""
         import torch  # noqa: PLC0415 (slow to load; whoever only plans does not need it)
 
-        self.started = time.time()  # a process loads torch once, for all its trials
+        # a process loads torch once, for all its trials
+        self.started, self._began = time.time(), time.monotonic()
         torch.set_num_threads(self.spec.threads)
         self.made_by = self._provenance()  # of the code as it is now, not when rows are written
         self.run = self._build()
@@ -132,9 +135,10 @@ class Trial:
         except Exception as error:  # torch's own text recommends to run the file's code
             path = states.path(self.store, self.spec.task, self.spec.key)
             raise ValueError(f"{path} is cut off, or holds more than plain values") from error
+        seconds, step = _checked(saved)
         self._running().load_state_dict(saved["run"])
-        self._before = saved["seconds"]
-        self.resumed = {"step": saved["step"], "commit": saved["commit"]}
+        self._before = seconds
+        self.resumed = {"step": step, "commit": saved["commit"]}
         if saved["commit"] != self.made_by["commit"]:
             text = "%s: goes on from a state of other code: commit %s"
             log.warning(text, self.spec.label, saved["commit"])
@@ -232,7 +236,8 @@ class Trial:
             **(self.made_by or self._provenance()),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id}
-        self.store.write(self.spec.setting, key, rows, manifest, beside)
+        known = columns(find_task(self.spec.task).setting_type)
+        self.store.write(self.spec.setting, key, rows, manifest, beside, known=known)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()
@@ -247,6 +252,20 @@ def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
     rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
     columns = [name for name in COLUMNS if name not in ("task", "setting_id")]
     return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)
+
+
+def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:
+    """Returns the seconds and steps that a state says to have behind it.
+
+    Raises:
+        ValueError: it says something else.
+    """
+    seconds, step = saved["seconds"], saved["step"]
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds={seconds!r}: a number of 0 or more is needed")
+    if not isinstance(step, int) or step < 0:
+        raise ValueError(f"step={step!r}: a whole number of 0 or more is needed")
+    return float(seconds), step
 
 
 def _free_gpu(spec: TrialSpec) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from nalu_ray.config import Setting
+from nalu_ray.config import Setting, explain
 from nalu_ray.results.specs import Selection
 from nalu_ray.results.store import networks
 from nalu_ray.training import plain
@@ -112,64 +112,102 @@ def from_bytes(data: bytes, name: str = "model") -> list[Model]:
     """
     saved = plain.from_bytes(data, name, noun="model", form=FORMAT, error=ModelError)
     try:
+        plain.check_values(saved["about"], "about")
+        plain.check_values(saved["setting"], "setting")
+        weights = _checked(saved["weights"], len(saved["about"]))
         return [
             Model(
                 str(saved["task"]),
                 dict(saved["setting"]),
-                dict(about),
-                {key: value[place] for key, value in saved["weights"].items()},
+                _About.model_validate(about).model_dump(),
+                {key: value[place] for key, value in weights.items()},
             )
             for place, about in enumerate(saved["about"])
         ]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except ValidationError as error:
+        raise ModelError(f"{name}: {'; '.join(explain(error))}") from error
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ModelError(plain.unreadable(name, "model", error)) from error
 
 
-def best(out: str, task: str, wanted: Mapping[str, str]) -> tuple[str, Model]:
+class _About(BaseModel):
+    """What is known of a seed's model."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    seed: int = Field(ge=0)
+    step: int = Field(ge=0)
+    split: str
+    metric: str
+    value: float
+
+
+def _checked(weights: Mapping[Any, Any], seeds: int) -> dict[str, Tensor]:
+    """Returns weights if they are such, the seeds as the leading axis of each."""
+    for name, value in weights.items():
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            raise TypeError(f"weights {name}: no tensor")
+        if value.ndim < 1 or len(value) != seeds:
+            raise ValueError(f"weights {name}: {list(value.shape)} for {seeds} seeds")
+    return {str(name): value for name, value in weights.items()}
+
+
+Fit = Callable[[Model], None]
+"""Makes sure that a model can be asked; raises :class:`ModelError`, saying why, if not."""
+
+
+def _anything(model: Model) -> None:
+    pass
+
+
+def best(out: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -> tuple[str, Model]:
     """Reads the stored model of a task with the lowest selecting metric, and its path.
+
+    A file that is none, or a model that does not fit, is named, and the next best is taken.
 
     Args:
         out: folder or URI of the results.
         task: whose.
         wanted: values that its setting or ``about`` must have, as text.
+        fit: what it must pass.
 
     Raises:
         ConfigError: there is no such model, or a key of ``wanted`` that none knows.
         StoreError: the place cannot be reached.
     """
-    found = networks.best(out, task, _MODELS, wanted)
-    return found.path, _of(found)
+    return networks.best(out, task, _MODELS, wanted, lambda found: _used(found, task, fit))
 
 
-def load(path: str, task: str, wanted: Mapping[str, str]) -> Model:
+def load(path: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -> Model:
     """Reads the best model in one file, as :func:`best` does.
 
     Raises:
         ConfigError: none is as wanted.
-        ModelError: it cannot be read, or holds no models of the task.
+        ModelError: it cannot be read, or holds no models of the task, or the best does not fit.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from error
-    if others := {model.task for model in from_bytes(data, path)} - {task}:
-        raise ModelError(f"{path}: models of {', '.join(sorted(others))}, not of {task}")
+    data = plain.read(path, ModelError)
     found = [networks.Found(path, data, about) for about in _known(data, path)]
-    return _of(networks.choose(found, _MODELS, wanted, path))
+    return _used(networks.rank(found, _MODELS, wanted, path)[0], task, fit)[1]
 
 
 def _known(data: bytes, name: str) -> list[dict[str, Any]]:
     return [model.setting | model.about for model in from_bytes(data, name)]
 
 
-def _of(found: networks.Found) -> Model:
+def _used(found: networks.Found, task: str, fit: Fit) -> tuple[str, Model]:
     models = from_bytes(found.data, found.path)
-    return next(model for model in models if model.about["seed"] == found.about["seed"])
+    model = next(model for model in models if model.about["seed"] == found.about["seed"])
+    if model.task != task:
+        raise ModelError(f"{found.path}: models of {model.task}, not of {task}")
+    try:
+        fit(model)
+    except ModelError as error:
+        raise ModelError(f"{found.path}: {error}") from error
+    return found.path, model
 
 
 def _score(about: networks.About) -> float:
-    value = about.get("value")
-    return -float(value) if isinstance(value, int | float) else math.nan
+    return -float(about["value"])
 
 
 _MODELS = networks.Kind(noun="model", ending=ENDING, read=_known, error=ModelError, score=_score)

@@ -1,12 +1,23 @@
-"""Files of plain tensors and values, which run no code when they are read."""
+"""Files of plain tensors and values, which run no code when they are read.
+
+Each ends with a digest of its bytes, as the comment of the archive that it is.
+"""
 
 from __future__ import annotations
 
 import io
 import pickle
+import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from pyarrow import fs
+
+from nalu_ray.printable import LONGEST
+from nalu_ray.results.store import raw, seal
+
+_DEEPEST = 4
 
 
 def to_bytes(saved: dict[str, Any], error: type[Exception]) -> bytes:
@@ -23,7 +34,7 @@ def to_bytes(saved: dict[str, Any], error: type[Exception]) -> bytes:
     except pickle.UnpicklingError as cause:
         values = {key: value for key, value in saved.items() if key != "weights"}
         raise error(f"more than plain values: {values}") from cause
-    return data
+    return seal.seal(data)
 
 
 def from_bytes(
@@ -42,6 +53,8 @@ def from_bytes(
         error: it is no such file.
     """
     try:
+        seal.check(data)
+        check_size(data)
         saved = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as cause:  # torch's own text recommends to run the file's code
         reason = "it is cut off, or holds more than plain values"
@@ -51,6 +64,84 @@ def from_bytes(
     if not isinstance(saved, dict) or saved.get("format") != form:
         raise error(f"{name}: not written by nalu_ray as {_a(noun)} ({form})")
     return saved
+
+
+def read(path: str, error: type[Exception]) -> bytes:
+    """Returns the bytes of a file of this machine.
+
+    Raises:
+        error: there is none, or it cannot be read; the message starts with ``path``.
+    """
+    try:
+        return raw.read(fs.LocalFileSystem(), path)
+    except raw.NoFileError as cause:
+        raise error(f"{path}: {cause}") from cause
+    except OSError as cause:
+        raise error(f"{path}: {cause.strerror}") from cause
+
+
+def check_size(data: bytes) -> None:
+    """Refuses an archive that unpacks to more than it is: torch packs nothing.
+
+    Raises:
+        ValueError: it does.
+    """
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return  # torch says what it is
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = archive.infolist()
+    unpacked = sum(part.file_size for part in parts)
+    if unpacked > len(data) or any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+        raise ValueError(f"{unpacked:,} bytes in a file of {len(data):,}: it is packed")
+
+
+def check_values(values: object, name: str, depth: int = 0) -> None:
+    """Refuses what is no plain value: a tensor, a number of more than 64 bits, a book.
+
+    Args:
+        values: a value, or a mapping or list of them.
+        name: that messages start with.
+        depth: of lists within lists.
+
+    Raises:
+        ValueError: it is refused.
+    """
+    if isinstance(values, Mapping | list | tuple) and depth < _DEEPEST:
+        pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
+        for key, value in pairs:
+            if not isinstance(key, str | int) or len(str(key)) > LONGEST:
+                raise ValueError(f"{name}: a key that is no name")
+            check_values(value, f"{name}.{key}", depth + 1)
+    elif isinstance(values, int):
+        if not -(2**63) <= values < 2**63:
+            raise ValueError(f"{name}: a whole number of more than 64 bits")
+    elif isinstance(values, str):
+        if len(values) > LONGEST:
+            raise ValueError(f"{name}: a text of {len(values):,} characters")
+    elif not (values is None or isinstance(values, float)):
+        raise ValueError(f"{name}: a {type(values).__name__} is no plain value")
+
+
+def misfit(network: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> str | None:
+    """Returns how weights differ from those of a network; None if they fit.
+
+    Args:
+        network: on any device, also on ``meta``.
+        weights: by name.
+    """
+    wanted = network.state_dict()
+    learned = {name for name, _ in network.named_parameters()}
+    if missing := sorted(learned - set(weights)):
+        return f"no weights {missing[0]}"
+    for name, tensor in weights.items():
+        if name not in wanted:
+            return f"weights {name!r} of another network"
+        if tensor.shape != wanted[name].shape:
+            shapes = f"{list(tensor.shape)} in place of {list(wanted[name].shape)}"
+            return f"weights {name} of shape {shapes}"
+        if tensor.is_complex() or tensor.is_floating_point() != wanted[name].is_floating_point():
+            return f"weights {name} of type {str(tensor.dtype).removeprefix('torch.')}"
+    return None
 
 
 def unreadable(name: str, noun: str, cause: Exception) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nalu_ray.config import ConfigError
-from nalu_ray.results.store.networks import Kind, best, describe
+from nalu_ray.results.store.networks import Found, Kind, best, describe
 
 KIND = Kind(
     noun="thing",
@@ -28,6 +28,10 @@ def out(tmp_path: Path) -> Path:
     store(tmp_path, "c", {"kind": "x", "score": 3.0}, {"kind": "w", "score": -math.inf})
     (tmp_path / "task" / "rows.parquet").write_bytes(b"rows")
     return tmp_path
+
+
+def as_found(found: Found) -> Found:
+    return found
 
 
 def store(out: Path, name: str, *abouts: dict[str, object]) -> None:
@@ -49,7 +53,7 @@ def store(out: Path, name: str, *abouts: dict[str, object]) -> None:
 def test_the_highest_score_of_those_that_match(
     out: Path, wanted: dict[str, str], name: str, kind: str
 ) -> None:
-    found = best(str(out), "task", KIND, wanted)
+    found = best(str(out), "task", KIND, wanted, as_found)
     assert (found.path, found.about["kind"]) == (str(out / "task" / f"{name}.thing"), kind)
     assert found.data == Path(found.path).read_bytes()
 
@@ -66,10 +70,10 @@ def test_values_are_wanted_as_on_the_command_line(
 ) -> None:
     store(tmp_path, "a", {"kind": value, "score": 1.0})
     if same:
-        assert best(str(tmp_path), "task", KIND, {"kind": text}).about["kind"] == value
+        assert best(str(tmp_path), "task", KIND, {"kind": text}, as_found).about["kind"] == value
     else:
         with pytest.raises(ConfigError, match=f"no thing with kind={text} in .*; there is kind: "):
-            best(str(tmp_path), "task", KIND, {"kind": text})
+            best(str(tmp_path), "task", KIND, {"kind": text}, as_found)
 
 
 def test_what_cannot_be_read_is_named_and_skipped(
@@ -77,17 +81,17 @@ def test_what_cannot_be_read_is_named_and_skipped(
 ) -> None:
     (out / "task" / "aa.thing").write_text("nothing")
     with caplog.at_level(logging.WARNING):
-        assert best(str(out), "task", KIND, {}).path.endswith("b.thing")
+        assert best(str(out), "task", KIND, {}, as_found).path.endswith("b.thing")
     assert [record.getMessage()[:8] for record in caplog.records] == ["skipped "]
 
 
 def test_none(tmp_path: Path, out: Path) -> None:
     with pytest.raises(ConfigError, match=r"no thing in .*other; python -m nalu_ray\.tune other"):
-        best(str(out), "other", KIND, {})
+        best(str(out), "other", KIND, {}, as_found)
     with pytest.raises(ConfigError, match=r"no thing with kind=v in .*; there is kind: w, x, y, z"):
-        best(str(out), "task", KIND, {"kind": "v"})
+        best(str(out), "task", KIND, {"kind": "v"}, as_found)
     with pytest.raises(ConfigError, match="unknown key 'kinds'"):
-        best(str(out), "task", KIND, {"kinds": "v"})
+        best(str(out), "task", KIND, {"kinds": "v"}, as_found)
 
 
 def test_description() -> None:

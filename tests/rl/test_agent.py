@@ -113,7 +113,7 @@ def test_a_tensor_that_is_no_agent() -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match=r"gone\.pt: No such file"):
         Agent.load(tmp_path / "gone.pt")
-    with pytest.raises(AgentError, match="Is a directory"):
+    with pytest.raises(AgentError, match="a folder"):
         Agent.load(tmp_path)
 
 

@@ -190,7 +190,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         saved_as({"format": "other"}): "x: not written by nalu_ray as a model",
         saved_as({"format": checkpoints.FORMAT}): "x: cannot be read as a model: 'about'",
         saved_as({"format": checkpoints.FORMAT, "about": [{}], "weights": {"w": torch.ones(0)},
-                  "task": "t", "setting": {}}): "x: cannot be read as a model: index 0",
+                  "task": "t", "setting": {}}): "x: cannot be read as a model: weights w: ",
     }.items():  # fmt: skip
         path.write_bytes(saved)
         with pytest.raises(ModelError, match=why):

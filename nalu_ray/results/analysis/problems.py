@@ -59,7 +59,7 @@ def _text(value: Any) -> str:
     if isinstance(value, str) and value.startswith("["):
         try:
             return ":".join(map(_text, json.loads(value)))
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     if isinstance(value, bool | np.bool_):
         return str(value).lower()

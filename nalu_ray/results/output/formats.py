@@ -21,6 +21,7 @@ from nalu_ray.results.output.grid import (
     title,
 )
 
+_FORMULA = tuple("=+-@\t\r")
 _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "[": "{[}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--",
@@ -111,6 +112,7 @@ def tidy(table: Table) -> str:
         }  # fmt: skip
         cell = _fields(table.cells[row.key, column.key, key])
         records.append({**place, **cell, "problem": table.problem})
+    records = [{key: _inert(value) for key, value in record.items()} for record in records]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
@@ -139,6 +141,17 @@ def _fields(cell: Cell) -> dict[str, object]:
         "step": cell.step, "difference": to and to.estimate, "difference_low": to and to.low,
         "difference_high": to and to.high,
     }  # fmt: skip
+
+
+def _inert(value: object) -> object:
+    """A text that a spreadsheet would calculate gets an apostrophe; numbers stay numbers."""
+    if not isinstance(value, str) or value[:1] not in _FORMULA:
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _md(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
+
+from nalu_ray.results.store import raw
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -12,14 +13,8 @@ def write_bytes(path: Path, data: bytes) -> Path:
     Raises:
         OSError: it could not be written, with ``path`` as its file name; nothing is left behind.
     """
-    temporary = path.with_name(f".{uuid.uuid4().hex[:12]}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(data)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        raw.write_local(str(path.absolute()), data)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     return path

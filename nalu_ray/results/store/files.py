@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,13 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from nalu_ray.results.store import origin
+from nalu_ray.printable import printable
+from nalu_ray.results.store import footer, origin, raw, seal
+from nalu_ray.results.store.columns import Columns
+from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import SCHEMA
+from nalu_ray.results.store.typed import typed
 
 log = logging.getLogger(__name__)
 
 STALE_SECONDS = 24 * 3600
 _READERS = 16
+_REASON = 300  # characters
 
 
 def resolve(out: str) -> tuple[fs.FileSystem, str]:
@@ -35,73 +39,86 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(out))
 
 
-def write_whole(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
-    """Writes a file that appears under its name only once it is complete.
+def write_whole(filesystem: fs.FileSystem, path: str, data: bytes, *, settle: bool = True) -> None:
+    """Writes a file that appears under its name only once it is complete, and on the disk.
+
+    Args:
+        filesystem: where to.
+        path: in it.
+        data: all of it.
+        settle: also wait for the folder; see :func:`nalu_ray.results.store.raw.write_local`.
 
     Raises:
         OSError: it could not be written; nothing is left behind.
     """
-    local = isinstance(filesystem, fs.LocalFileSystem)
-    # an object store shows an object only once it is whole; a file system needs the rename
-    target = f"{path}.{uuid.uuid4().hex[:8]}.tmp" if local else path
-    try:
-        filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
-        with filesystem.open_output_stream(target) as stream:
-            stream.write(data)
-        if local:
-            filesystem.move(target, path)
-    except OSError:
-        if local:
-            remove_quietly(filesystem, target)
-        raise
+    if raw.is_local(filesystem):
+        raw.write_local(path, data, settle=settle)
+        return
+    # an object store shows an object only once it is whole
+    filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
 
 
 def remove_quietly(filesystem: fs.FileSystem, path: str) -> None:
     """Removes a file if it can."""
     try:
-        filesystem.delete_file(path)
+        if raw.is_local(filesystem):
+            os.unlink(path)
+        else:
+            filesystem.delete_file(path)
     except OSError:
-        log.debug("left behind %s", path)
+        log.debug("left behind %s", printable(path))
 
 
 def remove_if_empty(filesystem: fs.FileSystem, folder: str) -> None:
     """Removes a folder of this machine's file systems that holds nothing."""
-    if isinstance(filesystem, fs.LocalFileSystem):
+    if raw.is_local(filesystem):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def remove_stale(filesystem: fs.FileSystem, folder: str) -> None:
-    """Removes what writers that were killed a day ago or earlier left in a folder."""
+    """Removes what writers that were killed a day ago or earlier left in a folder, if it can."""
     limit = (time.time() - STALE_SECONDS) * 1e9
-    for item in list_folder(filesystem, folder):
-        if item.extension == "tmp" and (item.mtime_ns or limit) < limit:
-            remove_quietly(filesystem, item.path)
+    with contextlib.suppress(OSError):
+        for item in list_folder(filesystem, folder):
+            if item.extension == "tmp" and 0 < item.mtime_ns < limit:
+                remove_quietly(filesystem, item.path)
 
 
-def list_folder(filesystem: fs.FileSystem, folder: str) -> list[fs.FileInfo]:
-    """Returns what lies in a folder; nothing if there is no such folder."""
-    found: list[fs.FileInfo] = filesystem.get_file_info(
-        fs.FileSelector(folder, allow_not_found=True)
-    )
-    return found
+def list_folder(filesystem: fs.FileSystem, folder: str) -> list[Entry]:
+    """Returns what lies in a folder; nothing if there is no such folder.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    return raw.entries(filesystem, folder)
 
 
 def encode(table: pa.Table) -> bytes:
-    """Returns a table as Parquet that remembers where it is from, whoever copies the file."""
+    """Returns a table as Parquet that remembers where it is from, whoever copies the file.
+
+    Its pages have checksums, and all its bytes a digest.
+    """
     buffer = pa.BufferOutputStream()
     stamped = table.replace_schema_metadata(origin.stamp(table))
-    pq.write_table(stamped, buffer, compression="zstd")
-    content: bytes = buffer.getvalue().to_pybytes()
-    return content
+    with pq.ParquetWriter(
+        buffer, stamped.schema, compression="zstd", write_page_checksum=True
+    ) as writer:
+        writer.write_table(stamped)
+        writer.add_key_value_metadata({seal.KEY: seal.BLANK})
+    return seal.seal_rows(buffer.getvalue().to_pybytes())
 
 
 def read_tables(
     filesystem: fs.FileSystem,
-    infos: Iterable[fs.FileInfo],
+    infos: Iterable[Entry],
     task: str,
     columns: Sequence[str] | None,
     warned: set[str],
+    *,
+    known: Columns | None = None,
 ) -> dict[str, pa.Table]:
     """Reads Parquet files, the first written first; what is none of ours is named and skipped.
 
@@ -111,20 +128,34 @@ def read_tables(
         task: whose rows they must hold.
         columns: the columns wanted; none means all.
         warned: paths that were named before; grows.
+        known: the types of the setting's fields, as far as they are known.
 
     Returns:
         File name to table, without metadata.
+
+    Raises:
+        OSError: a file is there and cannot be read: its rows may be well.
     """
 
-    def read(info: fs.FileInfo) -> tuple[int, fs.FileInfo, pa.Table] | None:
+    def read(info: Entry) -> tuple[int, Entry, pa.Table] | None:
         try:
-            written, table = _read_one(filesystem, info.path, task, columns)
-        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-            if info.path not in warned:
-                log.warning("skipped %s: not a results file of this program (%s)", info.path, error)
-            warned.add(info.path)
+            data = _bytes(filesystem, info.path)
+        except ValueError as error:
+            skip(info, error)
+            return None
+        try:
+            written, table = _read_one(data, task, columns, known or {})
+        except Exception as error:  # pyarrow raises whatever the bytes lead it to
+            skip(info, error)
             return None
         return written, info, table
+
+    def skip(info: Entry, error: Exception) -> None:
+        if info.path not in warned:
+            name, reason = printable(info.path), printable(str(error) or type(error).__name__)
+            text = "skipped %s: not a results file of this program (%s)"
+            log.warning(text, name, reason[:_REASON])
+        warned.add(info.path)
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = [item for item in pool.map(read, infos) if item is not None]
@@ -132,17 +163,35 @@ def read_tables(
     return {info.base_name: table for _, info, table in found}
 
 
+def _bytes(filesystem: fs.FileSystem, path: str) -> bytes:
+    """Returns a row file's bytes; a large one is looked at before it is read."""
+    try:
+        path.encode()
+        with raw.opened(filesystem, path) as (stream, size):
+            if size > footer.SMALL:
+                footer.check_large(stream, size)
+            return raw.whole(stream, size)
+    except FileNotFoundError:
+        raise ValueError("gone since it was listed") from None
+    except UnicodeEncodeError:
+        raise ValueError("its name is no UTF-8") from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), path) from error
+
+
 def _read_one(
-    filesystem: fs.FileSystem, path: str, task: str, columns: Sequence[str] | None
+    data: bytes, task: str, columns: Sequence[str] | None, known: Columns
 ) -> tuple[int, pa.Table]:
-    with filesystem.open_input_file(path) as source:
-        file = pq.ParquetFile(source)
-        missing = sorted(set(SCHEMA.names) - set(file.schema_arrow.names))
-        if missing:
-            raise ValueError(f"no column {', '.join(missing)}")
-        wanted = None if columns is None else list(dict.fromkeys([*columns, *origin.CHECKED]))
-        table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
-        written = origin.check(file, table, task)
+    sealed = seal.check_rows(data)
+    file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    footer.check(file, len(data))
+    missing = sorted(set(SCHEMA.names) - set(file.schema_arrow.names))
+    if missing:
+        raise ValueError(f"no column {', '.join(missing)}")
+    wanted = None if columns is None else list(dict.fromkeys([*columns, *origin.CHECKED]))
+    table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
+    written = origin.check(file, table, task, known, sealed=sealed)
+    table = typed(table, known)
     return written, table if columns is None else table.select(list(columns))
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from pyarrow import fs
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from nalu_ray.config import ConfigError, did_you_mean
-from nalu_ray.results.store import files
+from nalu_ray.printable import printable
 from nalu_ray.results.store.store import Store
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -41,37 +41,57 @@ class Kind:
 
 @dataclass(frozen=True)
 class Found:
-    """One network: the path and the bytes of the file that holds it, and what is known of it."""
+    """One network: the path and the bytes of the file that holds it, and what is known of it.
+
+    Of many candidates, no bytes are held.
+    """
 
     path: str
     data: bytes
     about: About
 
 
-def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str]) -> Found:
-    """Returns the best stored network of a task; among equals, the first by path.
+Use = Callable[[Found], T]
+"""Makes of a file's bytes what is asked; raises the kind's error where it cannot."""
+
+
+def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]) -> T:
+    """Returns what can be made of the best stored network of a task.
+
+    One that cannot be used is named, and the next best is taken; among equals, the first by path.
 
     Args:
         out: folder or URI of the results.
         task: whose networks.
         kind: of what.
         wanted: values that it must have, as text.
+        use: makes it.
 
     Raises:
         ConfigError: there is none, or a key of ``wanted`` that none knows.
-        StoreError: the place cannot be reached.
+        StoreError: the place cannot be reached, or a file is there and cannot be read.
     """
     store = Store(out)
     folder = f"{store.root}/{task}"
-    found = list(_stored(store.filesystem, folder, kind))
+    found = list(_stored(store, folder, kind))
     if not found:
         how = f"python -m nalu_ray.tune {task} --preset smoke trains one"
         raise ConfigError([f"no {kind.noun} in {folder}; {how}"])
-    return choose(found, kind, wanted, folder)
+    ranked = rank(found, kind, wanted, folder)
+    for item in ranked:
+        data = store.read(item.path, most=None)
+        if data is None:
+            continue
+        try:
+            return use(replace(item, data=data))
+        except kind.error as error:
+            log.warning("skipped %s", printable(error))
+    which = f"none of the {len(ranked)}" if len(ranked) > 1 else "the one"
+    raise ConfigError([f"{which} {kind.noun}{'s' * (len(ranked) > 1)} in {folder} can be used"])
 
 
-def choose(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place: str) -> Found:
-    """Returns the best of those that have the wanted values, given as text.
+def rank(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place: str) -> list[Found]:
+    """Returns those that have the wanted values, given as text, the best first.
 
     Raises:
         ConfigError: none has, or a key that none knows; the message says where by ``place``.
@@ -90,15 +110,16 @@ def choose(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place:
         )
         text = f"no {kind.noun} with {asked} in {place}; there is {'; '.join(there)}"
         raise ConfigError([text])
-    return max(matching, key=lambda one: _usable(kind.score(one.about)))
+    return sorted(matching, key=lambda one: -_usable(kind.score(one.about)))
 
 
 def describe(about: About) -> str:
     """Returns what is known of a network as ``key=value`` words."""
-    return " ".join(
+    words = (
         f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in about.items()
     )
+    return printable(" ".join(words))
 
 
 def _is(value: object, text: str) -> bool:
@@ -115,22 +136,19 @@ def _text(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _stored(filesystem: fs.FileSystem, folder: str, kind: Kind) -> Iterable[Found]:
-    try:
-        infos = files.list_folder(filesystem, folder)
-    except OSError as error:
-        raise ConfigError([f"cannot list {folder}: {error}"]) from error
-    for info in sorted(infos, key=lambda info: str(info.path)):
+def _stored(store: Store, folder: str, kind: Kind) -> Iterable[Found]:
+    for info in sorted(store.listing(folder), key=lambda info: info.path):
         if not info.base_name.endswith(kind.ending):
             continue
-        try:
-            with filesystem.open_input_stream(info.path) as stream:
-                data = stream.read()
-            known = kind.read(data, info.path)
-        except (kind.error, OSError) as error:
-            log.warning("skipped %s", error)
+        data = store.read(info.path, most=None)
+        if data is None:  # no file, and named
             continue
-        yield from (Found(info.path, data, about) for about in known)
+        try:
+            known = kind.read(data, info.path)
+        except kind.error as error:
+            log.warning("skipped %s", printable(error))
+            continue
+        yield from (Found(info.path, b"", about) for about in known)
 
 
 def _usable(score: float) -> float:

@@ -22,6 +22,20 @@ SCHEMA = pa.schema(
 )
 
 
+def check_whole(rows: pd.DataFrame) -> None:
+    """Refuses seeds and steps that are no whole numbers of 64 bits: pandas would wrap them round.
+
+    Raises:
+        ValueError: there is one, with its column.
+    """
+    for name in INTEGERS:
+        values = rows[name]
+        if values.dtype.kind == "i":
+            continue
+        if not (values.between(-(2**63), 2**63 - 1) & (values % 1 == 0)).all():
+            raise ValueError(f"{name}: a whole number of at most 64 bits is needed")
+
+
 def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     """The ``completed`` row that counts for each seed.
 

@@ -1,16 +1,39 @@
 """What unfinished trials go on from, kept below the results: ``<out>/.states/<task>/<key>.pt``.
 
-Beside each, ``<key>.json`` says which setting and seeds it is of.
+Beside each, ``<key>.json`` says which setting and seeds it is of. A state ends with a digest of its
+bytes: what a disk has changed is never gone on from.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Sequence
+from typing import Annotated
 
-from nalu_ray.results.store import files
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nalu_ray.printable import printable
+from nalu_ray.results.store import files, seal
 from nalu_ray.results.store.store import Store, StoreError
+
+log = logging.getLogger(__name__)
+
+
+class About(BaseModel):
+    """What a state is of; seeds are whole numbers of 64 bits, each named once."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    setting_id: Annotated[str, Field(min_length=1, max_length=100)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**63)]], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _once(self) -> About:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: one is named twice")
+        return self
 
 
 def save(
@@ -29,25 +52,31 @@ def save(
     """
     file = path(store, task, key)
     about = json.dumps({"setting_id": setting_id, "seeds": list(seeds)})
-    store.put(_about(file), about.encode())
-    store.put(file, data)
+    store.put(_about(file), about.encode(), settle=False)
+    store.put(file, seal.seal(data))
 
 
 def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns the setting and the seeds of each state that is kept; of what can be read.
+    """Returns the setting and the seeds of each state that is kept; what is none is named.
 
     Raises:
-        StoreError: the place cannot be listed.
+        StoreError: the place cannot be listed, or what says so is there and cannot be read.
     """
     found = []
     for item in store.listing(f"{store.root}/.states/{task}"):
-        if item.extension == "pt":
-            try:
-                with store.filesystem.open_input_stream(_about(item.path)) as stream:
-                    about = json.loads(stream.read())
-                found.append((str(about["setting_id"]), tuple(map(int, about["seeds"]))))
-            except (OSError, ValueError, LookupError, TypeError):
-                continue
+        if item.extension != "pt":
+            continue
+        data = store.read(_about(item.path))
+        if data is None:
+            continue
+        try:
+            about = About.model_validate_json(data)
+        except ValidationError as error:
+            why = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            name = printable(_about(item.path))
+            log.warning("skipped %s: says of no state what it is of (%s)", name, printable(why))
+            continue
+        found.append((about.setting_id, tuple(about.seeds)))
     return sorted(found)
 
 
@@ -56,16 +85,14 @@ def load(store: Store, task: str, key: str) -> bytes | None:
 
     Raises:
         StoreError: it is there and cannot be read.
+        ValueError: it is not as it was written.
     """
     file = path(store, task, key)
+    data = store.read(file, most=None)
     try:
-        with store.filesystem.open_input_stream(file) as stream:
-            data: bytes = stream.read()
-            return data
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"cannot read {file}: {error}") from error
+        return None if data is None else seal.unsealed(data)
+    except seal.DamagedError as error:
+        raise ValueError(f"{file} is {error}") from error
 
 
 def drop(store: Store, task: str, key: str) -> None:

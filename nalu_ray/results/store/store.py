@@ -23,8 +23,11 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
+from nalu_ray.printable import printable
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import files
+from nalu_ray.results.store import files, raw
+from nalu_ray.results.store.columns import Columns
+from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import (
     COLUMNS,
     COMPLETED,
@@ -33,17 +36,32 @@ from nalu_ray.results.store.rows import (
     KEY,
     RUN,
     SCHEMA,
+    check_whole,
     endings,
     only,
 )
+from nalu_ray.results.store.typed import check_texts, typed
 
 __all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
 
 log = logging.getLogger(__name__)
 
+_LAST = ".parquet"
+
 
 class StoreError(RuntimeError):
     """The results folder cannot be read or written; nothing stored was changed."""
+
+
+class ReadError(StoreError):
+    """A file of the results folder is there and cannot be read; what is in it may be well."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        why = error.strerror or str(error)
+        super().__init__(
+            f"cannot read {printable(path)}: {printable(why)}; nothing was changed, and once it "
+            "can be read, the same command goes on"
+        )
 
 
 @dataclass(frozen=True)
@@ -84,8 +102,13 @@ class Store:
 
     # -- writing -----------------------------------------------------------------------------
 
-    def put(self, path: str, data: bytes) -> None:
+    def put(self, path: str, data: bytes, *, settle: bool = True) -> None:
         """Writes a file whole, or not at all.
+
+        Args:
+            path: in the store's file system.
+            data: all of it.
+            settle: wait until its name, too, is on the disk.
 
         Raises:
             StoreError: it could not be written, or the mark is not there.
@@ -93,9 +116,9 @@ class Store:
         try:
             if self.mark:
                 self.filesystem.open_input_stream(f"{self.root}/{self.mark}").close()
-            files.write_whole(self.filesystem, path, data)
+            files.write_whole(self.filesystem, path, data, settle=settle)
         except OSError as error:
-            raise StoreError(f"cannot write {path}: {error}") from error
+            raise StoreError(f"cannot write {printable(path)}: {error}") from error
 
     def check_writable(self, task: str) -> None:
         """Writes and removes a small file, and what writers killed long ago left behind.
@@ -115,6 +138,8 @@ class Store:
         rows: pd.DataFrame,
         manifest: Mapping[str, Any],
         beside: Mapping[str, bytes] | None = None,
+        *,
+        known: Columns | None = None,
     ) -> str:
         """Adds one trial's rows and manifest and returns the trial's file name without its ending.
 
@@ -124,26 +149,29 @@ class Store:
             rows: columns ``seed, step, split, metric, x, value, reason``.
             manifest: whatever else is to be kept, as JSON.
             beside: files of the trial's own, such as a trained agent, by the ending of their name.
+            known: the types of the setting's fields; by default each value's own.
 
         Raises:
             StoreError: the rows could not be written; no file under a final name was touched.
-            ValueError: a field of the setting has the name of a row's column.
+            ValueError: a field of the setting has the name of a row's column, or a value cannot be
+                stored: a number of more than 64 bits, a text of more than 10,000 characters.
         """
         taken = sorted(set(setting) & set(COLUMNS))
         if taken:
             raise ValueError(f"a setting's field cannot be called {', '.join(taken)}")
         columns = {name: _flat(value) for name, value in setting.items()}
+        check_whole(rows)
         frame = rows.assign(**{**columns, **key}).reindex(columns=[*COLUMNS, *columns])
         frame = frame.astype({**dict.fromkeys(FLOATS, float), **dict.fromkeys(INTEGERS, "int64")})
         frame["reason"] = frame["reason"].astype("string")
-        table = files.conform(pa.Table.from_pandas(frame, preserve_index=False), SCHEMA)
+        table = _typed(frame, known or {})
         path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
         # the rows come last: whoever sees them finds the rest
         parts = {f"-{name}": data for name, data in (beside or {}).items()}
-        parts |= {".json": _json(manifest), ".parquet": files.encode(table)}
+        parts |= {".json": _json(manifest), _LAST: files.encode(table)}
         try:
             for ending, data in parts.items():
-                self.put(f"{path}{ending}", data)
+                self.put(f"{path}{ending}", data, settle=ending == _LAST)
         except StoreError:
             for ending in parts:
                 files.remove_quietly(self.filesystem, f"{path}{ending}")
@@ -171,24 +199,30 @@ class Store:
         folders = [
             item.base_name
             for item in self.listing(self.root)
-            if item.type == fs.FileType.Directory and not item.base_name.startswith(".")
+            if item.folder and not item.base_name.startswith(".")
         ]
         return sorted(name for name in folders if self._files(name))
 
     def specs(self, task: str) -> TaskSpecs | None:
-        """Returns the stored tables and figures of a task; None if there are none to be read."""
+        """Returns the stored tables and figures of a task; None if there are none to be read.
+
+        Raises:
+            StoreError: they are there and cannot be read.
+        """
         path = self._path(task, "specs.json")
+        data = self.read(path)
         try:
-            with self.filesystem.open_input_stream(path) as stream:
-                return TaskSpecs.model_validate_json(stream.read())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            self._warn(path, f"skipped {path}: {error}")
+            return None if data is None else TaskSpecs.read(data)
+        except ValueError as error:
+            self._warn(path, f"skipped {printable(path)}: {printable(error)}")
             return None
 
     def outcomes(self, task: str) -> dict[tuple[str, int], Outcome]:
-        """Returns how each stored seed ended, by (setting_id, seed)."""
+        """Returns how each stored seed ended, by (setting_id, seed).
+
+        Raises:
+            StoreError: a file is there and cannot be read.
+        """
         chosen = endings(self._read(task, [*RUN, "metric", "value", "reason"]))
         columns = (chosen[name] for name in [*RUN, "value", "reason"])
         found = {}
@@ -201,6 +235,9 @@ class Store:
         """Returns every row of a task; a seed that was stored twice comes from one file only.
 
         A completed seed wins over a failed one, then the file that was written first.
+
+        Raises:
+            StoreError: a file is there and cannot be read.
         """
         tables = self._read(task, None)
         chosen = endings(tables)
@@ -209,17 +246,24 @@ class Store:
         return frame
 
     def manifests(self, task: str) -> list[dict[str, Any]]:
-        """Returns the manifests of the trials whose rows are stored."""
+        """Returns the manifests of the trials whose rows are stored.
+
+        Raises:
+            StoreError: one is there and cannot be read.
+        """
         found = []
         for info in self._files(task):
             if info.path in self._warned:
                 continue
             path = info.path.removesuffix(".parquet") + ".json"
+            data = self.read(path)
+            if data is None:
+                self._warn(path, f"skipped manifest {printable(path)}: it is not there")
+                continue
             try:
-                with self.filesystem.open_input_stream(path) as stream:
-                    found.append(json.loads(stream.read()))
-            except (OSError, ValueError) as error:
-                self._warn(path, f"skipped manifest {path}: {error}")
+                found.append(_mapping(data))
+            except (ValueError, RecursionError) as error:
+                self._warn(path, f"skipped manifest {printable(path)}: {printable(error)}")
         return found
 
     # -- files -------------------------------------------------------------------------------
@@ -227,7 +271,23 @@ class Store:
     def _path(self, task: str, name: str) -> str:
         return f"{self.root}/{task}/{name}"
 
-    def listing(self, folder: str) -> list[fs.FileInfo]:
+    def read(self, path: str, most: int | None = raw.TEXT_BYTES) -> bytes | None:
+        """Returns a file's bytes; None if there is none, or no file to be read, which is named.
+
+        Raises:
+            StoreError: it is there and cannot be read.
+        """
+        try:
+            return raw.read(self.filesystem, path, most)
+        except FileNotFoundError:
+            return None
+        except raw.NoFileError as error:
+            self._warn(path, f"skipped {printable(path)}: {error}")
+            return None
+        except OSError as error:
+            raise ReadError(path, error) from error
+
+    def listing(self, folder: str) -> list[Entry]:
         """Returns what lies in a folder of its file system; nothing if there is no such folder.
 
         Raises:
@@ -235,19 +295,51 @@ class Store:
         """
         try:
             return files.list_folder(self.filesystem, folder)
+        except NotADirectoryError as error:
+            raise StoreError(f"cannot list {printable(folder)}: {error.strerror}") from error
         except OSError as error:
-            raise StoreError(f"cannot list {folder}: {error}") from error
+            raise ReadError(folder, error) from error
 
-    def _files(self, task: str) -> list[fs.FileInfo]:
+    def _files(self, task: str) -> list[Entry]:
         return [item for item in self.listing(f"{self.root}/{task}") if item.extension == "parquet"]
 
     def _read(self, task: str, columns: Sequence[str] | None) -> dict[str, pa.Table]:
-        return files.read_tables(self.filesystem, self._files(task), task, columns, self._warned)
+        specs = self.specs(task)
+        known = {} if specs is None else specs.fields
+        infos, seen = self._files(task), self._warned
+        try:
+            return files.read_tables(self.filesystem, infos, task, columns, seen, known=known)
+        except OSError as error:
+            raise ReadError(error.filename, error) from error
 
     def _warn(self, path: str, text: str) -> None:
         if path not in self._warned:
             log.warning("%s", text)
         self._warned.add(path)
+
+
+def _typed(frame: pd.DataFrame, known: Columns) -> pa.Table:
+    """Rows as a table in which each column has its type.
+
+    Raises:
+        ValueError: a value cannot be stored, with the name of its column.
+    """
+    try:
+        table = files.conform(pa.Table.from_pandas(frame, preserve_index=False), SCHEMA)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(f"a value cannot be stored: {error}") from error
+    for item in table.schema:
+        if pa.types.is_uint64(item.type):
+            raise ValueError(f"{item.name} cannot be stored: a whole number of more than 64 bits")
+    check_texts(table.slice(0, 1).drop_columns([*COLUMNS]))
+    return typed(table, known)
+
+
+def _mapping(text: bytes) -> dict[str, Any]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("no mapping of names to values")
+    return data
 
 
 def _flat(value: Any) -> Any:

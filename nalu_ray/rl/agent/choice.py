@@ -16,6 +16,8 @@ ENDING = ".agent.pt"
 def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
     """Reads the agent with the highest ``exact``, the share of exact arrivals in training's range.
 
+    A file that is none, or cannot be used, is named, and the next best is taken.
+
     Args:
         out: folder or URI of the results.
         wanted: values that the agent's ``about`` must have, as text.
@@ -27,7 +29,10 @@ def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
         ConfigError: there is no such agent, or a key of ``wanted`` that no agent knows.
         StoreError: the place cannot be reached.
     """
-    found = networks.best(out, TASK, _AGENTS, wanted)
+    return networks.best(out, TASK, _AGENTS, wanted, _used)
+
+
+def _used(found: networks.Found) -> tuple[str, Agent]:
     return found.path, Agent.from_bytes(found.data, found.path)
 
 

@@ -65,13 +65,17 @@ class Agent:
         try:
             world = World(**saved["world"])
             config = NetworkConfig.model_validate(saved["network"])
+            with torch.device("meta"):  # whatever size is asked for: without memory
+                wrong = plain.misfit(build_network(config, world), saved["weights"])
+            if wrong is not None:
+                raise ValueError(wrong)
             with torch.random.fork_rng(devices=[]):  # its weights are about to be replaced
                 network = build_network(config, world)
             network.load_state_dict(saved["weights"])
             return cls(network.eval(), world, dict(saved["about"]))
         except ValidationError as error:
             raise AgentError(f"{name}: {'; '.join(explain(error))}") from error
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise AgentError(plain.unreadable(name, "agent", error)) from error
 
     @classmethod
@@ -81,11 +85,7 @@ class Agent:
         Raises:
             AgentError: it cannot be read, or is no agent.
         """
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise AgentError(f"{path}: {error.strerror}") from error
-        return cls.from_bytes(data, str(path))
+        return cls.from_bytes(plain.read(str(path), AgentError), str(path))
 
     def player(self, copies: int, *, greedy: bool = True, seed: int = 0) -> Player:
         """Returns what plays ``copies`` environments at once."""
@@ -141,7 +141,13 @@ def about(data: bytes, name: str = "agent") -> dict[str, Any]:
 
 
 def _plain(data: bytes, name: str) -> dict[str, Any]:
-    return plain.from_bytes(data, name, noun="agent", form=FORMAT, error=AgentError)
+    saved = plain.from_bytes(data, name, noun="agent", form=FORMAT, error=AgentError)
+    try:
+        for part in ("about", "network", "world"):
+            plain.check_values(saved.get(part), part)
+    except ValueError as error:
+        raise AgentError(plain.unreadable(name, "agent", error)) from error
+    return saved
 
 
 def build_network(config: NetworkConfig, world: World) -> Network:

@@ -1,0 +1,84 @@
+"""Digests that tell a file that a disk has changed: in the file itself, over all of its bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MARK = b"\nnalu_ray sha256 "
+_DIGITS = 64
+_LENGTH = len(MARK) + _DIGITS
+_ZIP_END = b"PK\x05\x06"
+_ZIP_END_LENGTH = 22
+
+KEY = "nalu_ray.sha256"
+BLANK = "0" * _DIGITS
+# the key in the footer of a Parquet file, then two bytes that say that 64 characters follow
+_IN_FOOTER = re.compile(re.escape(KEY.encode()) + rb"..(.{64})", re.DOTALL)
+
+
+class DamagedError(ValueError):
+    """A file is not as it was written."""
+
+
+def seal(data: bytes) -> bytes:
+    """Returns data with its digest at the end; of a zip archive it is the comment."""
+    if data[-_ZIP_END_LENGTH:].startswith(_ZIP_END):
+        data = data[:-2] + _LENGTH.to_bytes(2, "little")
+    return data + MARK + hashlib.sha256(data).hexdigest().encode()
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether data ends with a digest; what was written before there was one does not."""
+    return data[-_LENGTH:].startswith(MARK)
+
+
+def check(data: bytes) -> None:
+    """Makes sure that what :func:`seal` returned has not changed; accepts what has no digest.
+
+    Raises:
+        DamagedError: it has changed.
+    """
+    if is_sealed(data):
+        _compare(data[:-_LENGTH], data[-_DIGITS:])
+
+
+def unsealed(data: bytes) -> bytes:
+    """Returns data without its digest, once it is found to be right.
+
+    Raises:
+        DamagedError: it has changed.
+    """
+    check(data)
+    return data[:-_LENGTH] if is_sealed(data) else data
+
+
+def seal_rows(data: bytes) -> bytes:
+    """Fills in the digest of a Parquet file that has :data:`BLANK` under :data:`KEY`."""
+    start, end = _place(data)
+    digest = hashlib.sha256(data).hexdigest().encode()
+    return data[:start] + digest + data[end:]
+
+
+def check_rows(data: bytes) -> bool:
+    """Tells whether a Parquet file has a digest, and makes sure that it is right.
+
+    Raises:
+        DamagedError: the file has changed.
+    """
+    start, end = _place(data)
+    if start < 0:
+        return False
+    _compare(data[:start] + BLANK.encode() + data[end:], data[start:end])
+    return True
+
+
+def _place(data: bytes) -> tuple[int, int]:
+    start = data.rfind(KEY.encode())
+    match = _IN_FOOTER.match(data, start) if start >= 0 else None
+    return (-1, -1) if match is None else match.span(1)
+
+
+def _compare(data: bytes, digest: bytes) -> None:
+    if hashlib.sha256(data).hexdigest().encode() != digest:
+        raise DamagedError("damaged: it has another digest than when it was written")
