@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
 from nalu_ray.results.store.store import StoreError
+from nalu_ray.sweep.stopping import StoppedError
 
 _OUTSIDE_BRACKETS = re.compile(r",(?![^\[{(]*[\]})])")
 
@@ -29,12 +30,13 @@ class Exit(IntEnum):
     DONE = 0
     FAILED_SEEDS = 1
     USAGE = 2
+    STOPPED = 3
     INTERRUPTED = 130
     TERMINATED = 143
 
 
 class Terminated(BaseException):
-    """SIGTERM came; raised so that everything is cleaned up on the way out."""
+    """SIGTERM or SIGHUP came; raised so that everything is cleaned up on the way out."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,6 +72,9 @@ def guarded(command: Callable[[], int]) -> int:
         for line in getattr(error, "messages", [str(error)]):
             print(f"error: {line}", file=sys.stderr)
         return Exit.USAGE
+    except StoppedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return Exit.STOPPED
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
@@ -86,7 +91,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Makes SIGTERM raise :class:`Terminated` out of this context."""
+    """Makes SIGTERM, and SIGHUP where it is not ignored, raise :class:`Terminated` out of this."""
     came = []
 
     def stop(number: int, frame: Any) -> None:
@@ -96,15 +101,16 @@ def terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if came:
-            raise Terminated from None
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with contextlib.ExitStack() as before:
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
+                before.callback(signal.signal, number, signal.signal(number, stop))
+        try:
+            yield
+        except KeyboardInterrupt:
+            if came:
+                raise Terminated from None
+            raise
 
 
 def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from nalu_ray.results.store.store import Store, StoreError
+from nalu_ray.sweep.node import NodeError, check_node
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.scratch import MARK, TUNE, scratch
+from nalu_ray.sweep.stopping import StoppedError
+from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import Trial
 
 
-def run_local(plan: Plan, board: Board, fail_fast: bool = False) -> None:
+def run_local(plan: Plan, board: Board, store: Store, fail_fast: bool = False) -> None:
     """Runs every trial of a plan.
 
     Args:
         plan: what to run.
         board: what is told how far it is.
+        store: where the rows go; a file marks it until the end, by which each trial knows it.
         fail_fast: stop after the first trial with a seed that failed.
+
+    Raises:
+        StoppedError: the rows cannot be written.
     """
-    for number, spec in enumerate(plan.trials):
-        board.started(str(number), spec)
-        for report in Trial(spec):
-            board.report(str(number), spec, report)
-        if fail_fast and board.seeds_failed:
-            return
+    try:
+        with forgiving(), scratch(store) as name:
+            mark = {"mark": f"{TUNE}/{name}/{MARK}"}
+            for number, planned in enumerate(plan.trials):
+                spec = planned.model_copy(update=mark)
+                check_node(spec)
+                board.started(str(number), spec)
+                for report in Trial(spec):
+                    board.report(str(number), spec, report)
+                if fail_fast and board.seeds_failed:
+                    return
+    except (NodeError, StoreError) as error:
+        raise StoppedError(str(error)) from error

@@ -5,25 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyarrow import fs
-
-from nalu_ray.results.store.store import Store
+from nalu_ray.results.store.store import Store, StoreError
 
 try:
     import fcntl
 except ImportError:  # Windows: nothing tells a killed command's folder from a live one's
     fcntl = None  # type: ignore[assignment]
 
+TUNE = ".tune"  # Tune's own folder, below the results
 MARK = "mark"
 _LOCK = "lock"
 
 
 @contextlib.contextmanager
-def scratch(store: Store, parent: str) -> Iterator[str]:
+def scratch(store: Store, parent: str = TUNE) -> Iterator[str]:
     """Yields the name of a fresh folder ``<out>/<parent>/<name>`` and removes it in the end.
 
     In it lies an empty file :data:`MARK`, by which others know the results folder.
@@ -34,6 +34,9 @@ def scratch(store: Store, parent: str) -> Iterator[str]:
     Args:
         store: the results.
         parent: name of the folder that holds it.
+
+    Raises:
+        StoreError: it cannot be made.
     """
     name = uuid.uuid4().hex[:12]
     folder = None if store.folder is None else Path(store.folder, parent)
@@ -45,17 +48,23 @@ def scratch(store: Store, parent: str) -> Iterator[str]:
             store.put(f"{store.root}/{parent}/{name}/{MARK}", b"")
             yield name
         finally:
-            _remove(store.filesystem, f"{store.root}/{parent}", name)
+            discard(store, name, parent)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    _make(folder)
-    with open(folder / f"{_LOCK}.new", "wb") as file:
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        # it gets its name once it is locked: whoever sees it can tell whether this process lives
-        os.rename(file.name, folder / _LOCK)
+    with contextlib.ExitStack() as stack:
+        try:
+            _make(folder)
+            file = stack.enter_context(open(folder / f"{_LOCK}.new", "wb"))
+        except OSError as error:
+            raise StoreError(f"cannot write {folder}: {error}") from error
+        # a file system without locks cannot tell a dead command's folder: nobody removes it then
+        with contextlib.suppress(OSError):
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            # it gets its name once locked: whoever sees it can tell whether this process lives
+            os.rename(file.name, folder / _LOCK)
         yield
 
 
@@ -66,18 +75,52 @@ def _make(folder: Path) -> None:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    for lock in parent.glob(f"*/{_LOCK}"):
-        if fcntl:
-            with contextlib.suppress(OSError), open(lock, "r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for path in lock.parent.iterdir():  # the lock last: by it the next one finds it
-                    if path != lock:
-                        shutil.rmtree(path) if path.is_dir() else path.unlink()
-                _remove(fs.LocalFileSystem(), str(parent), lock.parent.name)
+    if fcntl is None or parent.is_symlink():
+        return
+    for folder in _listed(parent):
+        with contextlib.suppress(OSError), _opened(folder) as inside:
+            _empty(inside)
+            folder.rmdir()
+            parent.rmdir()
 
 
-def _remove(filesystem: fs.FileSystem, parent: str, name: str) -> None:
+def _listed(parent: Path) -> list[Path]:
+    try:
+        return list(parent.iterdir())
+    except OSError:  # none was left
+        return []
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """Yields a folder's descriptor while its lock is held; a link leads out of the results."""
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        lock = os.open(_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield at
+        finally:
+            os.close(lock)
+    finally:
+        os.close(at)
+
+
+def _empty(at: int) -> None:
+    # the lock last: by it the next command finds what is left
+    for name in sorted(os.listdir(at), key=lambda name: name == _LOCK):
+        if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=at)
+        else:
+            os.unlink(name, dir_fd=at)
+
+
+def discard(store: Store, name: str, parent: str = TUNE) -> None:
+    """Removes what :func:`scratch` made, if it can."""
+    if store.folder is None:
+        with contextlib.suppress(OSError):
+            store.filesystem.delete_dir(f"{store.root}/{parent}/{name}")
+        return
+    shutil.rmtree(Path(store.folder, parent, name), ignore_errors=True)  # follows no link
     with contextlib.suppress(OSError):
-        filesystem.delete_dir(f"{parent}/{name}")
-    with contextlib.suppress(OSError):
-        os.rmdir(parent)
+        os.rmdir(Path(store.folder, parent))

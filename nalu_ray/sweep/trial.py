@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COLUMNS, COMPLETED, Store, StoreError
-from nalu_ray.sweep import oom
+from nalu_ray.sweep import oom, stopping
+from nalu_ray.sweep.provenance import provenance
 from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 
@@ -69,7 +69,12 @@ class Trial:
         return Store(self.spec.out, self.spec.mark)
 
     def __iter__(self) -> Iterator[Report]:
-        """Works to the end, stores the rows and reports so. Never raises a task's error."""
+        """Works to the end, stores the rows and reports so. Never raises a task's error.
+
+        Raises:
+            StoreError: the rows could not be stored, or the task met such storage; the last state
+                is kept.
+        """
         last = Report(0, self.spec.steps)
         try:
             self.start()
@@ -78,6 +83,7 @@ class Trial:
                     yield last
             self.finish()
         except Exception as error:  # a failure is a result: it is stored, and the sweep goes on
+            stopping.raise_storage(error)  # the seeds are well, the disk is not
             self.fail(error, last.step)
         finally:
             self._close()
@@ -107,6 +113,7 @@ class Trial:
                 self._has_state = True
                 self._resume(state)
         except Exception as error:  # of another version, or damaged: a fresh start is always right
+            stopping.raise_storage(error)  # a fresh one would replace a state that is well
             if oom.is_oom(error):  # as would a fresh one
                 raise
             name = self.spec.label

@@ -9,8 +9,8 @@ import pytest
 
 from nalu_ray import __version__
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.ray import nodes
 from nalu_ray.sweep.ray.nodes import Answer, check_nodes
 

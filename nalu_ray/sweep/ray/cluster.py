@@ -6,7 +6,10 @@ import contextlib
 import itertools
 import logging
 import os
+import signal
 import socket
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,9 @@ import yaml
 
 from nalu_ray.config import ConfigError
 from nalu_ray.sweep.machine import Capacity, Node
+from nalu_ray.sweep.ray.liveness import muted
+from nalu_ray.sweep.ray.own import starting
+from nalu_ray.sweep.stopping import StoppedError
 
 # what is shown is ours, loggers are asked for, and Ctrl-C is for the command
 QUIET = {
@@ -55,14 +61,21 @@ class Session:
 
 @contextlib.contextmanager
 def start(capacity: Capacity) -> Iterator[Session]:
-    """Starts Ray on this machine and stops it in the end."""
+    """Starts Ray on this machine and stops it in the end.
+
+    Raises:
+        ConfigError: it does not start.
+    """
     (node,) = capacity.nodes
-    with _ray(
-        address="local",
-        num_cpus=int(node.cpus),
-        object_store_memory=OBJECT_STORE_BYTES,
-        _memory=node.memory,
-    ) as dashboard:
+    arguments = {
+        "address": "local",
+        "num_cpus": int(node.cpus),
+        "object_store_memory": OBJECT_STORE_BYTES,
+        "_memory": node.memory,
+    }
+    with contextlib.ExitStack() as stack:
+        with starting():
+            dashboard = stack.enter_context(_ray(**arguments))
         yield Session(capacity, dashboard, ours=True)
 
 
@@ -76,6 +89,14 @@ def connect(address: str) -> Iterator[Session]:
     if address.startswith("ray://"):
         raise ConfigError(
             [f"--address {address}: run this on the cluster instead, by 'ray job submit'"]
+        )
+    if "://" in address:
+        named = "RAY_ADDRESS=" if address == os.environ.get("RAY_ADDRESS") else "--address "
+        raise ConfigError(
+            [
+                f"{named}{address}: this is where jobs are submitted (ray job submit), not a "
+                "cluster's own address; give its HOST:PORT, such as 10.0.0.1:6379, or auto"
+            ]
         )
     with contextlib.ExitStack() as stack:
         try:
@@ -103,11 +124,42 @@ def _ray(**arguments: Any) -> Iterator[str]:
     if ray.is_initialized():  # by whoever calls us, who also ends it
         yield str(ray._private.worker.get_dashboard_url() or "")
         return
+    with _hanging_up(), _quiet():
+        try:
+            context = ray.init(log_to_driver=False, logging_level=logging.ERROR, **arguments)
+            yield str(context.dashboard_url or "")
+        except StoppedError:
+            with muted():  # it asks what is gone for its last words
+                ray.shutdown()
+            raise
+        finally:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _hanging_up() -> Iterator[None]:
+    """Leaves at SIGHUP as Ray does at SIGTERM, unless it is ignored (nohup)."""
+    number = getattr(signal, "SIGHUP", None)
+    here = threading.current_thread() is threading.main_thread()
+    if number is None or not here or signal.getsignal(number) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(number, lambda *_: sys.exit(signal.SIGTERM))
     try:
-        context = ray.init(log_to_driver=False, logging_level=logging.ERROR, **arguments)
-        yield str(context.dashboard_url or "")
+        yield
     finally:
-        ray.shutdown()
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps off the console what Ray prints of its own errors; ours says what they mean."""
+    printed = ray._private.worker.print_to_stdstream
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        ray._private.worker.print_to_stdstream = printed
 
 
 def _capacity(address: str) -> Capacity:

@@ -9,22 +9,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ray import tune
+from ray.tune.experiment import Trial as Trials
 from ray.tune.result import DONE
 
-from nalu_ray.config import ConfigError
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.node import NodeError
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import code_digest
+from nalu_ray.sweep.ray.callbacks import Guarded
 from nalu_ray.sweep.ray.failures import describe, failure, watch_failures
+from nalu_ray.sweep.ray.liveness import watched
 from nalu_ray.sweep.ray.tensorboard import Curves
+from nalu_ray.sweep.ray.waiting import Waiting
 from nalu_ray.sweep.ray.worker import Slot
-from nalu_ray.sweep.scratch import MARK, scratch
+from nalu_ray.sweep.scratch import MARK, TUNE, discard, scratch
+from nalu_ray.sweep.stopping import StoppedError, raise_storage, storage
+from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
-TUNE = ".tune"  # its own folder, below the results
 RETRIES = 3
 REPORTS_A_SECOND = 100  # of all trials together: a fifth of the driver's core
 LOGGERS = {
@@ -50,9 +54,12 @@ class Relay(_OfThisCommand, tune.Callback):
         super().__init__(board)
         self.retries = retries
         self.unusable: StoreError | NodeError | None = None
+        self.waiting = Waiting(board.note)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.board.tick()
+        first = next((trial for trial in trials if trial.status == Trials.PENDING), None)
+        self.waiting.look(bool(self.board.running), first and _spec(first))
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.board.started(trial.trial_id, _spec(trial))
@@ -80,8 +87,10 @@ class Relay(_OfThisCommand, tune.Callback):
         _, step = self.board.running.get(trial.trial_id, (spec, 0))
         gone, error = Trial(spec), failure()
         try:
-            if isinstance(error, StoreError | NodeError):  # of its node: the seeds are well
+            if isinstance(error, NodeError):  # the seeds are well
                 raise error
+            if error is not None:
+                raise_storage(error)
             reason = oom.reason(spec, error) or describe(error)
             gone.fail_with(f"{reason} (retries: {self.retries})", step)
         except (StoreError, NodeError) as found:
@@ -133,15 +142,17 @@ def run(
         Where the curves for TensorBoard are; none if they were not asked for.
 
     Raises:
-        StoreError: rows can no longer be written, and a trial was tried again in vain.
-        ConfigError: a node that came later runs other code, or does not see the results folder.
+        ConfigError: a logger cannot begin.
+        StoppedError: rows can no longer be written, and a trial was tried again in vain; a node
+            that came later runs other code, or does not see the results folder; Ray is lost.
     """
     watch_failures()
     relay = Relay(board, retries)
-    callbacks = [relay, *(_logger(kind, plan) for kind in loggers if kind in LOGGERS)]
     curves = Curves(plan, store) if "tensorboard" in loggers else None
-    callbacks += [curves] if curves else []
-    with scratch(store, TUNE) as name:
+    made = {kind: _logger(kind, plan) for kind in loggers if kind in LOGGERS}
+    made |= {"tensorboard": curves} if curves else {}
+    callbacks = [relay, *(Guarded(kind, inner, board) for kind, inner in made.items())]
+    with forgiving(), _stopping(store, relay), scratch(store) as name:
         run_config = tune.RunConfig(
             name=name,
             storage_path=f"{store.root}/{TUNE}",
@@ -160,12 +171,9 @@ def run(
         }
         config = _tune_config(max_concurrent)
         tuner = tune.Tuner(Slot, param_space=space, tune_config=config, run_config=run_config)
-        with _storage_errors(relay, store):
+        with watched(lambda: discard(store, name)):
             tuner.fit()
-    if curves is None:
-        return None
-    curves.finish()
-    return curves.place
+    return _finished(curves, board)
 
 
 def report_seconds(running: int) -> float:
@@ -173,22 +181,33 @@ def report_seconds(running: int) -> float:
     return max(1.0, running / REPORTS_A_SECOND)
 
 
+def _finished(curves: Curves | None, board: Board) -> str | None:
+    """Returns where the curves are, once they are complete."""
+    try:
+        if curves is not None:
+            curves.finish()
+            return curves.place
+    except Exception as error:  # the rows are stored, and more than their picture
+        board.note(f"warning: --tensorboard: {describe(error)}")
+    return None
+
+
 @contextlib.contextmanager
-def _storage_errors(relay: Relay, store: Store) -> Iterator[None]:
+def _stopping(store: Store, relay: Relay) -> Iterator[None]:
     """Raises what a trial, or Tune for its own files, met where nothing can be written."""
-    error: Exception | None = None
+    error: StoreError | None = None
     try:
         yield
-    except Exception as found:  # where trials cannot write, Tune cannot end well either
-        if relay.unusable is None and not isinstance(found, OSError):
+    except StoppedError:
+        raise
+    except Exception as met:  # where trials cannot write, Tune cannot end well either
+        error = storage(met)
+        if relay.unusable is None and error is None:
             raise
-        error = found
-    text = "what was finished before is stored; once this works again, the same command goes on"
-    if isinstance(relay.unusable, NodeError):
-        raise ConfigError([f"{_last_line(relay.unusable)}; {text}"])
-    if relay.unusable or error:
-        what = f"cannot write {store.root}: {error}"
-        raise StoreError(f"{_last_line(relay.unusable) if relay.unusable else what}; {text}")
+    if relay.unusable:
+        raise StoppedError(_last_line(relay.unusable))
+    if error:
+        raise StoppedError(f"cannot write {store.root}: {_last_line(error)}")
 
 
 def _last_line(error: Exception) -> str:

@@ -21,6 +21,7 @@ from nalu_ray.results.store import states
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.node import check_node
+from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import Report, Trial, TrialSpec
 
 
@@ -29,7 +30,7 @@ def _run_trial(
 ) -> Iterator[Report]:
     """Runs a trial in a worker process, report by report; the warnings go with the reports."""
     messages: list[str] = []
-    with Messages(messages.append):
+    with forgiving(), Messages(messages.append):
         check_node(asked := TrialSpec.model_validate(spec))
         trial = Trial(
             asked,

@@ -1,0 +1,121 @@
+"""Trials that get no place to run: after a while, what they ask for and who has it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import ray
+from ray.util import state
+
+from nalu_ray.sweep.machine import GIB
+from nalu_ray.sweep.trial_spec import TrialSpec
+
+WAIT_SECONDS = 30.0
+_SHOWN = ("CPU", "GPU", "memory")
+_ANSWER_SECONDS = 10
+_MOST = 1000
+
+
+class Waiting:
+    """Tells once how things stand when no trial has run for some time.
+
+    Args:
+        tell: what is given the line.
+        clock: seconds from anywhere.
+    """
+
+    def __init__(
+        self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.tell, self.clock = tell, clock
+        self.since = clock()
+
+    def look(self, running: bool, spec: TrialSpec | None) -> None:
+        """Looks how long nothing has run.
+
+        Args:
+            running: whether a trial runs.
+            spec: one that waits.
+        """
+        now = self.clock()
+        if running or spec is None:
+            self.since = now
+        elif now - self.since >= WAIT_SECONDS:
+            self.since = now
+            self.tell(describe(spec))
+
+
+def describe(spec: TrialSpec) -> str:
+    """Returns what a trial asks for, what is free, and what holds the rest."""
+    asked = {"CPU": spec.share * (1 + spec.processes), "GPU": spec.gpus, "memory": spec.memory}
+    there, free = ray.cluster_resources(), ray.available_resources()
+    return (
+        f"waiting for a place: a trial asks for {amounts(asked)}; of {amounts(there)} there is "
+        f"{amounts(free, there)} free; {'; '.join(holders()) or 'no job holds the rest'}"
+    )
+
+
+def amounts(resources: Mapping[str, float], of: Mapping[str, float] | None = None) -> str:
+    """Returns ``2 CPU, 1.5 GiB memory``.
+
+    Args:
+        resources: how much there is.
+        of: which of them to name, all that are above 0 if not given.
+    """
+    named = [kind for kind in _SHOWN if (resources if of is None else of).get(kind)]
+    parts = []
+    for kind in named:
+        amount = resources.get(kind, 0.0)
+        number = f"{amount / GIB:.2f} GiB" if kind == "memory" else f"{amount:g}"
+        parts.append(f"{number} {kind}")
+    return ", ".join(parts) or "nothing"
+
+
+def holders() -> list[str]:
+    """Returns a text for each job that holds CPUs or GPUs, with what it was started as."""
+    try:
+        held = _held()
+        names = {job.job_id: job.entrypoint for job in state.list_jobs(timeout=_ANSWER_SECONDS)}
+    except Exception as error:  # the dashboard answers it, and there may be none
+        return [f"who holds the rest is not known ({type(error).__name__})"]
+    names[ray.get_runtime_context().get_job_id()] = "this process"
+    return [
+        f"{amounts(taken)} held by job {job} ({names.get(job) or 'a driver'})"
+        for job, taken in sorted(held.items())
+        if amounts(taken) != "nothing"
+    ]
+
+
+def _held() -> dict[str, dict[str, float]]:
+    options: dict[str, Any] = {
+        "detail": True,
+        "limit": _MOST,
+        "timeout": _ANSWER_SECONDS,
+        "raise_on_missing_output": False,
+    }
+    parts = [
+        *_groups(state.list_placement_groups(filters=[("state", "=", "CREATED")], **options)),
+        *_processes(state.list_actors(filters=[("state", "=", "ALIVE")], **options)),
+        *_processes(state.list_tasks(filters=[("state", "=", "RUNNING")], **options)),
+    ]
+    held: dict[str, dict[str, float]] = {}
+    for job, resources in parts:
+        taken = held.setdefault(job, {})
+        for kind, amount in resources.items():
+            taken[kind] = taken.get(kind, 0.0) + amount
+    return held
+
+
+def _groups(groups: Any) -> Iterator[tuple[str, Mapping[str, float]]]:
+    for group in groups:
+        for bundle in group.bundles or []:
+            yield group.creator_job_id, bundle["unit_resources"]
+
+
+def _processes(processes: Any) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Yields what actors or tasks hold; those in a placement group take of what that holds."""
+    for process in processes:
+        if not getattr(process, "placement_group_id", None):
+            yield process.job_id, process.required_resources or {}

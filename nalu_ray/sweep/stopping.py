@@ -1,0 +1,80 @@
+"""What ends a sweep instead of failing a seed: storage that cannot be used, a Ray that is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from nalu_ray.results.store.store import StoreError
+
+GOES_ON = "what was finished before is stored; once this works again, the same command goes on"
+
+# no room, no right to it any more, a disk or a mount that is broken or gone
+_NUMBERS = {
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE", "ENODEV", "ENOTCONN")
+    if hasattr(errno, name)
+}
+_TEXTS = (
+    *(os.strerror(getattr(errno, name)) for name in ("ENOSPC", "EROFS", "EIO")),
+    "Disk quota exceeded",
+    "PytorchStreamWriter failed",  # torch does not say why
+    "local disk is full",  # Ray, of its own folder
+)
+
+
+class StoppedError(RuntimeError):
+    """Storage or Ray cannot be used any more: rows and states are kept."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; {GOES_ON}")
+
+
+def storage(error: BaseException | None) -> StoreError | None:
+    """Returns an error, or what caused it, as one of storage; none if it is of anything else.
+
+    A writer's library may hide the system's error: in the cause, in the context, or in its text.
+    """
+    for part in _chain(error):
+        if isinstance(part, StoreError):
+            return part
+        if isinstance(part, OSError) and part.errno in _NUMBERS:
+            return StoreError(_line(part))
+        if isinstance(part, Exception) and any(text in str(part) for text in _TEXTS):
+            return StoreError(_line(part))
+    return None
+
+
+def raise_storage(error: BaseException) -> None:
+    """Raises an error as one of storage, if it is one.
+
+    Raises:
+        StoreError: it is.
+    """
+    broken = storage(error)
+    if broken is error:
+        raise broken
+    if broken is not None:
+        raise broken from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and what it was raised from or beside, each once."""
+    waiting, seen = [error], set()
+    while waiting:
+        part = waiting.pop(0)
+        if not isinstance(part, BaseException) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        hidden = None if part.__suppress_context__ else part.__context__
+        # `cause` is Ray's, `exceptions` of a group
+        waiting += [getattr(part, "cause", None), part.__cause__, hidden]
+        waiting += getattr(part, "exceptions", ())
+
+
+def _line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if any(text in line for text in _TEXTS)]
+    return f"{type(error).__name__}: {(telling or lines or [''])[0].strip()}"

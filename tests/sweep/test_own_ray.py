@@ -1,0 +1,242 @@
+"""A Ray of our own: who reaches it, what is left of it, and what is said when it is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+
+from nalu_ray.config import ConfigError
+from nalu_ray.sweep.ray import cluster, own
+from nalu_ray.sweep.scratch import TUNE
+
+from tests.conftest import PYTHONPATH
+from .test_runner import call, command, files, finish, processes, rows, until
+
+SLOW = "fake layer=a lr=1 steps=20 seconds=0.1 seeds=3 --seeds-per-trial 1 --max-concurrent 1"
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED: needs /proc")
+
+
+def listening(session_id: int) -> dict[str, set[str]]:
+    """The addresses that processes of a session listen on, by process."""
+    heard: dict[str, set[str]] = {}
+    for process in psutil.process_iter(["pid", "name"]):
+        try:
+            if os.getsid(process.pid) != session_id:
+                continue
+            sockets = process.net_connections("inet")
+        except (psutil.Error, ProcessLookupError):
+            continue
+        for socket in sockets:
+            if socket.status == psutil.CONN_LISTEN:
+                heard.setdefault(process.info["name"], set()).add(socket.laddr.ip)
+    return heard
+
+
+def of_session(session_id: int, name: str) -> list[psutil.Process]:
+    """Ray's processes of a name in a session."""
+    found = []
+    for process in psutil.process_iter(["name", "status"]):
+        try:
+            if os.getsid(process.pid) == session_id and process.info["name"].startswith(name):
+                found.append(process)
+        except ProcessLookupError:
+            continue
+    return [process for process in found if process.info["status"] != psutil.STATUS_ZOMBIE]
+
+
+def alive(session_id: int) -> list[str]:
+    """What still runs of a session, but for what nobody has asked about its end yet."""
+    return [line for line in processes(session_id) if "<defunct>" not in line]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+@needs_proc
+def test_nobody_else_reaches_a_sweep_and_hanging_up_ends_it() -> None:
+    process = command(SLOW)
+    until(files, 120)
+    heard = listening(process.pid)
+    process.send_signal(signal.SIGHUP)
+    code, text = finish(process)
+    assert {"gcs_server", "raylet"} <= set(heard)
+    assert len(heard) >= 6, heard  # the dashboard, its agents, a worker, the driver
+    addresses = set().union(*heard.values())
+    assert {ip.removeprefix("::ffff:") for ip in addresses} == {"127.0.0.1"}, heard
+    assert code == 143, text
+    assert "terminated: finished trials are stored; the same command goes on" in text
+    until(lambda: not alive(process.pid))
+    assert not list(Path("results").glob(".*"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+@needs_proc
+@pytest.mark.parametrize(
+    ("victim", "part"),
+    [
+        ("raylet", r"part on this machine \(raylet\)"),
+        ("gcs_server", r"head \(gcs_server\)"),
+        ("ray::DashboardAgent", r"part on this machine \(raylet\)"),
+    ],
+)
+def test_a_part_of_ray_that_dies(
+    victim: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = command(SLOW)
+    until(lambda: files() and of_session(process.pid, victim), 120)
+    of_session(process.pid, victim)[0].kill()
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in out + err
+    assert process.returncode == 3, out + err
+    assert re.fullmatch(
+        rf"error: Ray's {part} at 127\.0\.0\.1:\d+ has ended \(its logs: /.*/logs\); what was "
+        r"finished before is stored; once this works again, the same command goes on",
+        err.strip(),
+    )
+    until(lambda: not alive(process.pid))
+    assert not Path("results", TUNE).exists()
+    before = files()
+    assert before
+    assert call(f"{SLOW} --local", capsys)[0] == 0
+    assert before < files()
+    assert call(f"{SLOW} --local --out whole", capsys)[0] == 0
+    pd.testing.assert_frame_equal(rows(), rows("whole"))
+
+
+# -- one that does not start -----------------------------------------------------------------------
+
+
+def refused(line: str = "", **environment: str) -> tuple[int, str]:
+    """What the command answers; nothing of its session may be left."""
+    process = subprocess.Popen(
+        ["bash", "-c", f"{line}exec {sys.executable} -m nalu_ray.tune fake --preset smoke"],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "token", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    text, _ = process.communicate(timeout=120)
+    until(lambda: not alive(process.pid))
+    return process.returncode, text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("wrong", ["HOME", "a file", "too long", "files"])
+def test_a_ray_that_cannot_start_is_one_line(wrong: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / ("x" * 100)).mkdir()
+    line, environment, reason = {
+        "HOME": ("", {"HOME": str(tmp_path / "file")}, "NotADirectoryError: .*/file/"),
+        "a file": ("", {"RAY_TMPDIR": str(tmp_path / "file")}, "NotADirectoryError: .*/file"),
+        "too long": ("", {"RAY_TMPDIR": str(tmp_path / ("x" * 100))}, "OSError: .*path length"),
+        "files": ("ulimit -n 64; ", {}, "ulimit -n is 64, it needs 256 open files"),
+    }[wrong]
+    home = {} if wrong == "HOME" else {"HOME": str(tmp_path)}
+    code, text = refused(line, **environment, **home)
+    assert code == 2, text
+    (error,) = text.splitlines()
+    assert re.match(rf"error: Ray cannot start here: {reason}", error)
+    assert "--local runs without Ray" in error
+    if wrong != "files":
+        assert "RAY_TMPDIR" in error
+        assert "HOME" in error
+
+
+def test_what_was_begun_is_ended() -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        begun.append(subprocess.Popen(["sleep", "600"], start_new_session=True))
+        raise FileNotFoundError(2, "No such file or directory", "/tmp/ray/logs/raylet.out")
+
+    with pytest.raises(ConfigError) as met, own.starting():
+        start()
+    assert begun[0].wait(timeout=60) == -signal.SIGKILL
+    (line,) = met.value.messages
+    assert "/tmp/ray/logs/raylet.out" in line
+
+
+def test_a_signal_while_it_starts_is_no_mistake() -> None:
+    with pytest.raises(SystemExit), own.starting():
+        raise SystemExit(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8265", "https://head:443/ray"])
+@pytest.mark.parametrize("by", ["RAY_ADDRESS=", "--address "])
+def test_the_address_of_a_dashboard_is_explained(
+    address: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address if by.startswith("RAY") else "")
+    with pytest.raises(ConfigError) as met, cluster.connect(address):
+        pass
+    (line,) = met.value.messages
+    assert line.startswith(f"{by}{address}: this is where jobs are submitted")
+    assert "HOST:PORT" in line
+
+
+# -- the token -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / ".ray" / "auth_token"
+
+
+def test_a_fresh_token_is_its_owners_alone(home: Path) -> None:
+    before = os.umask(0)
+    try:
+        own.private_token()
+    finally:
+        os.umask(before)
+    assert oct(home.stat().st_mode & 0o777) == "0o600"
+    assert oct(home.parent.stat().st_mode & 0o777) == "0o700"
+    assert re.fullmatch("[0-9a-f]{64}", home.read_text())
+
+
+def test_a_token_that_is_there_is_kept_and_closed(home: Path) -> None:
+    home.parent.mkdir()
+    home.write_text("secret")
+    home.chmod(0o644)
+    own.private_token()
+    assert home.read_text() == "secret"
+    assert oct(home.stat().st_mode & 0o777) == "0o600"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "x"), ("RAY_AUTH_TOKEN_PATH", "/x")],
+)
+def test_no_token_is_made_where_none_is_read(
+    name: str, value: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    own.private_token()
+    assert not home.exists()
+
+
+def test_loopback_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants: Any = own.ray_constants
+    monkeypatch.setattr(constants, "ENABLE_RAY_CLUSTER", True)
+    monkeypatch.delenv(own.ADDRESS_FLAG, raising=False)
+    with own.loopback():
+        assert constants.ENABLE_RAY_CLUSTER is False
+        assert os.environ[own.ADDRESS_FLAG] == "0"
+    assert constants.ENABLE_RAY_CLUSTER is True
+    assert own.ADDRESS_FLAG not in os.environ
+    monkeypatch.setenv(own.ADDRESS_FLAG, "1")
+    with own.loopback():
+        assert constants.ENABLE_RAY_CLUSTER is True
