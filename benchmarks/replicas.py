@@ -5,8 +5,8 @@
 * plain: an ordinary ``nn.Module`` loop of one seed, the way a script would write it;
 * floor: what no implementation can leave out, timed as a step meets it (other data in between):
   drawing the random numbers, one logarithm of the input, the matrix products forward and backward;
-* stacked: :class:`nalu_ray.training.supervised.SupervisedRun`, with independent data for every
-  seed, and with the option ``shared_inputs``.
+* stacked: :class:`nalu_ray.training.supervised.SupervisedRun`, with independent data for every seed, and
+  with the option ``shared_inputs``.
 
 One thread, one core. Every figure is the median of repeated measurements.
 """

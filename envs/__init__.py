@@ -1,4 +1,4 @@
-"""Gymnasium environments of the platform: the time-tracking gridworld.
+"""nalu_ray's environments for Gymnasium: the time-tracking gridworld.
 
 Importing this package registers ``nalu_ray/TimeGridworld-v0``; Gymnasium can do the import itself::
 
@@ -8,18 +8,9 @@ Importing this package registers ``nalu_ray/TimeGridworld-v0``; Gymnasium can do
 
 from __future__ import annotations
 
-import gymnasium
-
+from .registration import ID
 from .time_gridworld import TimeGridworldEnv
 from .vector import TimeGridworldVectorEnv
 from .world import World
 
 __all__ = ["ID", "TimeGridworldEnv", "TimeGridworldVectorEnv", "World"]
-
-ID = "nalu_ray/TimeGridworld-v0"
-
-gymnasium.register(
-    ID,
-    entry_point="envs.time_gridworld:TimeGridworldEnv",
-    vector_entry_point="envs.vector:TimeGridworldVectorEnv",
-)

@@ -36,9 +36,9 @@ class Batch:
         self._is_arrival = np.eye(world.cells, dtype=np.bool_).reshape(-1)
         self._distances = world.distances.reshape(-1)
 
-    def seed(self, which: int, seed: int) -> None:
-        """Makes the next episode of one environment the first after ``reset(seed=seed)``."""
-        self.key[which], self.episode[which] = draws.seeded_key(seed), 0
+    def seed(self, which: IntArray, keys: draws.UIntArray) -> None:
+        """Makes the next episode of environments ``which`` the first of their keys."""
+        self.key[which], self.episode[which] = keys, 0
 
     def begin(self, which: IntArray, fixed: dict[str, IntArray] | None = None) -> None:
         """Begins the next episode of environments ``which``; see :func:`envs.draws.starts`."""

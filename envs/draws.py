@@ -12,7 +12,6 @@ episodes with a probability of about 2 e n**2 / 2**64: 1e-8 for a thousand that 
 from __future__ import annotations
 
 import numpy as np
-from gymnasium.utils import seeding
 from numpy.typing import ArrayLike, NDArray
 
 UIntArray = NDArray[np.uint64]
@@ -28,12 +27,6 @@ _LOW = 2**32 - 1
 def keys(rng: np.random.Generator, count: int) -> UIntArray:
     """Draws the keys of environments, (count,)."""
     return rng.integers(2**64, size=count, dtype=np.uint64)
-
-
-def seeded_key(seed: int) -> np.uint64:
-    """Returns the key of an environment after ``reset(seed=seed)``."""
-    key: np.uint64 = keys(seeding.np_random(seed)[0], 1)[0]
-    return key
 
 
 def words(key: UIntArray, episode: UIntArray) -> UIntArray:

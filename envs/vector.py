@@ -12,14 +12,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from . import draws
 from .batch import Batch
+from .generators import Generators, Seeds
 from .layout import BoolArray, IntArray
 from .world import ACTIONS, World
 
 Observation = dict[str, NDArray[Any]]
 Infos = dict[str, Any]
-Seeds = int | Sequence[int | None] | None
 
 
 class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
@@ -28,10 +27,11 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
     Spaces, rewards and rules are those of the single environment. After ``reset(seed=s)``,
     environment i lives through exactly the episodes of a single one after ``reset(seed=s + i)``.
 
-    Infos are (N,) arrays: ``t``, ``instruction``, ``distance``, and in steps ``arrived``, whether
-    the step reached the target, set where the step ended an episode (``_arrived``). In the mode
-    ``SameStep`` the last observation and info of an ended episode are under ``final_obs`` and
-    ``final_info``, in the form of Gymnasium's ``SyncVectorEnv``.
+    All that it returns is what Gymnasium's ``SyncVectorEnv`` of single ones returns. Infos are (N,)
+    arrays, zero where the mask of the same name (``_t``) is false: ``t``, ``instruction`` and
+    ``distance``; in a step that ended an episode ``arrived``, whether it reached the target. In the
+    mode ``SameStep`` the last observation and info of an ended episode, ``arrived`` among them, are
+    under ``final_obs`` and ``final_info``.
 
     Args:
         num_envs: N.
@@ -79,6 +79,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._batch = Batch(self.world, num_envs)
+        self._generators = Generators(num_envs)
         self._started = False
         self._pixels: NDArray[np.uint8] | None = None
         if observation == "pixels" and not copy:
@@ -104,6 +105,23 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         """(N,) fewest actions from start to target. The next step changes the array."""
         return self._batch.distance
 
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """(N,) generators, each drawn from when its environment is seeded and never after it.
+
+        What is set, one generator for all or N, gives the first reset its random numbers.
+        """
+        return self._generators.all()
+
+    @np_random.setter
+    def np_random(self, value: np.random.Generator | Sequence[np.random.Generator]) -> None:
+        self._generators.replace(value)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """(N,) seeds; -1 where unknown: after ``np_random`` was set, or a state loaded."""
+        return self._generators.seeds
+
     def reset(
         self, *, seed: Seeds = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Infos]:
@@ -118,14 +136,15 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         Raises:
             ValueError: if seeds, options or the mask do not fit.
         """
-        super().reset(seed=seed if isinstance(seed, int) else None)
         options = dict(options or {})
-        which = self._to_reset(options.pop("reset_mask", None))
+        mask = self._to_reset(options.pop("reset_mask", None))
+        which = np.flatnonzero(mask)
         fixed = self.world.fixed_starts(options, self.num_envs)
         self._seed(which, seed)
         self._batch.begin(which, {name: values[which] for name, values in fixed.items()})
         self._started = True
-        return self._observe(), self._batch.infos()
+        infos = self._batch.infos()
+        return self._observe(), _masked(infos, None if mask.all() else mask)
 
     def step(
         self, actions: NDArray[Any]
@@ -144,15 +163,20 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
             batch.begin(again)
             arrived[again] = False
         rewards, ended = batch.rewards(arrived), batch.ended.copy()
-        finals: Infos = {}
-        if mode is AutoresetMode.SAME_STEP and ended.any():
-            finals = self._finals(ended, arrived)
-            batch.begin(np.flatnonzero(ended))
-        infos = {**batch.infos(), "arrived": arrived, "_arrived": ended.copy(), **finals}
+        ends: Infos = {}
+        if ended.any():
+            if mode is AutoresetMode.SAME_STEP:
+                ends = self._finals(ended, arrived)
+                batch.begin(np.flatnonzero(ended))
+            else:
+                ends = _masked({"arrived": arrived}, ended)
+        infos = {**_masked(batch.infos()), **ends}
         return self._observe(), rewards, ended, np.zeros(self.num_envs, np.bool_), infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Returns the pictures of all environments, (P, P, 3) each; without render_mode None."""
+        if not self._started:
+            raise ResetNeeded("there is nothing to draw: call reset()")
         return None if self.render_mode is None else tuple(self.world.frames[self.frame])
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
@@ -168,30 +192,25 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
             ValueError: if names, shapes or types of the arrays are not this environment's.
         """
         self._batch.load(state)
+        self._generators.forget_seeds()
         self._started = True
 
-    def _to_reset(self, mask: Any) -> IntArray:
+    def _to_reset(self, mask: Any) -> BoolArray:
         if mask is None:
-            return np.arange(self.num_envs)
+            return np.ones(self.num_envs, np.bool_)
         if not (isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.any()):
             raise ValueError(f"reset_mask={mask!r}: a bool array, not all false, is needed")
         if mask.shape != (self.num_envs,):
             raise ValueError(f"reset_mask has shape {mask.shape}, not ({self.num_envs},)")
-        if not self._started:
+        if not (self._started or mask.all()):
             raise ResetNeeded("reset_mask: all environments must be reset before some are")
-        return np.flatnonzero(mask)
+        return mask
 
     def _seed(self, which: IntArray, seed: Seeds) -> None:
-        seeds = range(seed, seed + self.num_envs) if isinstance(seed, int) else seed
-        if seeds is not None and len(seeds) != self.num_envs:
-            raise ValueError(f"{len(seeds)} seeds were given for {self.num_envs} environments")
-        if not self._started:
-            self._batch.key[:] = draws.keys(self.np_random, self.num_envs)
-        if seeds is None:
-            return
-        for i in which:
-            if (own := seeds[i]) is not None:
-                self._batch.seed(i, own)
+        seeds = self._generators.seeded(seed)
+        new = {i: seeds[i] for i in which.tolist() if seeds[i] is not None or not self._started}
+        keys = self._generators.keys(new)
+        self._batch.seed(np.array([*new], np.int64), keys)
 
     def _checked(self, actions: NDArray[Any]) -> IntArray:
         if not self._started:
@@ -230,10 +249,19 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
             {self.observation: one, "instruction": instruction}
             for one, instruction in zip(seen, shown, strict=True)
         ]
-        final_info: Infos = {}
-        ended = ended.copy()
-        for name, values in {**self._batch.infos(), "arrived": arrived}.items():
-            # Zero, as Gymnasium has it, where no episode ended.
-            final_info |= {name: values * ended, f"_{name}": ended}
+        final_info = _masked({**self._batch.infos(), "arrived": arrived}, ended)
         final = {"final_obs": observations, "final_info": final_info}
-        return {**final, "_final_obs": ended, "_final_info": ended}
+        return {**final, "_final_obs": ended.copy(), "_final_info": ended.copy()}
+
+
+def _masked(values: dict[str, NDArray[Any]], mask: BoolArray | None = None) -> Infos:
+    """Returns values with a mask each; zero, as Gymnasium has it, where the mask is false."""
+    infos: Infos = {}
+    first = next(iter(values.values()))
+    masks = np.ones((len(values), len(first)), np.bool_)
+    if mask is not None:
+        masks &= mask
+    for (name, value), row in zip(values.items(), masks, strict=True):
+        infos[name] = value if mask is None else value * mask
+        infos[f"_{name}"] = row
+    return infos

@@ -19,7 +19,6 @@ from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import commit
 from nalu_ray.resources import Resources
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
@@ -29,6 +28,7 @@ from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.placement import crowded, shared
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import commit
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 if TYPE_CHECKING:

@@ -179,9 +179,9 @@ def build(
 
 def _discover() -> None:
     package = importlib.import_module(__name__.rpartition(".")[0])
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not module.name.rpartition(".")[2].startswith("_"):
-            importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"{package.__name__}.{module.name}")
     _load_plugins()
 
 

@@ -16,6 +16,7 @@ from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS
 
 from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
+from nalu_ray.rl.rllib.checkpoint import TrainedModule
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
@@ -82,7 +83,7 @@ class A3CConfig(ActorCriticConfig):
             )
 
 
-class A3C(Algorithm):
+class A3C(TrainedModule, Algorithm):
     """See the module."""
 
     @classmethod

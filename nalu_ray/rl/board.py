@@ -9,9 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from envs import World
-from envs.layout import AGENT, FLOOR, TARGET, WALL
-from envs.world import ACTIONS
+from nalu_ray.envs import ACTIONS, AGENT, FLOOR, TARGET, WALL, World
 from nalu_ray.rl.playback import Moment
 
 BAR = 20

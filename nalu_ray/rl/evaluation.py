@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from gymnasium.vector import AutoresetMode
 
-from envs import TimeGridworldVectorEnv, World
+from nalu_ray.envs import TimeGridworldVectorEnv, World
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.agent.stored import Player
 
@@ -59,9 +59,10 @@ def episodes(
     for t in range(1, time_limit + 1):
         action = player.act(seen["frame"], seen["instruction"][:, 0])
         seen, rewards, ended, _, infos = env.step(action)
-        here = running & ended & infos["arrived"]
-        arrival[here], reward[here] = t, rewards[here]
-        running &= ~ended
+        if "final_info" in infos:  # of those that ended
+            here = running & infos["final_info"]["arrived"]
+            arrival[here], reward[here] = t, rewards[here]
+            running &= ~ended
         if not running.any():
             break
     return pd.DataFrame(

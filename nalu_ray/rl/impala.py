@@ -23,6 +23,7 @@ from ray.rllib.utils.metrics import (
 
 from nalu_ray.rl.losses import LossConfig
 from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
+from nalu_ray.rl.rllib.checkpoint import TrainedModule
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
@@ -89,10 +90,6 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 
     def validate(self) -> None:
         super().validate()
-        only = {"broadcast_interval": 1, "use_env_runner_state_server": False}
-        for name, value in only.items():
-            if getattr(self, name) != value:
-                raise ValueError(f"{name}={getattr(self, name)!r}: only {value!r} is supported")
         if self.num_learners not in (0, 1):
             raise ValueError(f"num_learners={self.num_learners!r}: 0 and 1 are supported")
         if self.vtrace_clip_rho_threshold is None:
@@ -131,7 +128,7 @@ class Outbox:
         return int(self.request.get("version", 0))
 
 
-class IMPALA(RLlibIMPALA):
+class IMPALA(TrainedModule, RLlibIMPALA):
     """RLlib's IMPALA whose runners get the weights of every update."""
 
     @classmethod

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs import TimeGridworldEnv
-from envs.world import ACTIONS
+from nalu_ray.envs import ACTIONS, TimeGridworldEnv
 from nalu_ray.rl.agent.stored import Agent
 
 

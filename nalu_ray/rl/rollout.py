@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from envs import TimeGridworldVectorEnv
+from nalu_ray.envs import TimeGridworldVectorEnv
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.seeding import entropy, generator
 
@@ -139,7 +139,8 @@ class Collector:
             # What the step is about, since the environment moves on to the next episode in it.
             ends[:3, t] = env.t, env.instruction, env.distance
             self.seen, rewards[t], ended, _, infos = env.step(actions[t].numpy())
-            ends[3, t] = infos["arrived"]
+            # An arrival ends the episode.
+            ends[3, t] = infos["final_info"]["arrived"] if "final_info" in infos else False
             self.keep = ~ended
         frames[-1], told[-1], keep[-1] = (
             self.seen["frame"],

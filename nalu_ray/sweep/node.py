@@ -6,8 +6,8 @@ import platform
 
 from pyarrow.fs import FileType
 
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 SHARED = (

@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from nalu_ray.provenance import provenance
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COLUMNS, COMPLETED, Store, StoreError
 from nalu_ray.sweep import oom
+from nalu_ray.sweep.provenance import provenance
 from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 

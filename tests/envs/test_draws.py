@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from envs import draws
+from envs.generators import Generators
 
 MASK = 2**64 - 1
 COUNT = 200_000
@@ -54,11 +55,17 @@ def test_a_block_of_environments_draws_what_each_draws_alone() -> None:
         assert [int(value[i]) for value in block] == [int(value[0]) for value in alone]
 
 
+def seeded_key(seed: int) -> np.uint64:
+    """Key of an environment after ``reset(seed=seed)``."""
+    (key,) = Generators(1).keys({0: seed})
+    return np.uint64(key)
+
+
 def test_keys_of_seeds() -> None:
-    keys = {int(draws.seeded_key(seed)) for seed in [*range(1000), 2**70]}
+    keys = {int(seeded_key(seed)) for seed in [*range(1000), 2**70]}
     assert len(keys) == 1001
     expected = np.random.Generator(np.random.PCG64(5)).integers(2**64, dtype=np.uint64)
-    assert draws.seeded_key(5) == expected
+    assert seeded_key(5) == expected
 
 
 def uniform(values: NDArray[np.int64], bins: int) -> float:
@@ -73,7 +80,7 @@ def uniform(values: NDArray[np.int64], bins: int) -> float:
 def test_starts_are_uniform(over: str) -> None:
     """Over the episodes of one environment, and over the first episodes of many."""
     if over == "episodes":
-        key, episode = np.full(COUNT, draws.seeded_key(0)), np.arange(COUNT, dtype=np.uint64)
+        key, episode = np.full(COUNT, seeded_key(0)), np.arange(COUNT, dtype=np.uint64)
     else:
         key, episode = np.arange(COUNT, dtype=np.uint64), np.zeros(COUNT, np.uint64)
     instruction, agent, target = draws.starts(key, episode, 25, (5, 12))

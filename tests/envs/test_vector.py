@@ -26,16 +26,8 @@ def single(arguments: dict[str, Any], count: int, mode: AutoresetMode) -> SyncVe
     return SyncVectorEnv([lambda: TimeGridworldEnv(**arguments)] * count, autoreset_mode=mode)
 
 
-def plain(infos: dict[str, Any]) -> dict[str, Any]:
-    """Infos without what the two have differently: masks of values that all environments have."""
-    shown = {name: value for name, value in infos.items() if name not in ("arrived", "_arrived")}
-    return {n: v for n, v in shown.items() if n not in ("_t", "_instruction", "_distance")}
-
-
-def assert_same(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
-    for mine, other in zip(found[:-1], expected[:-1], strict=True):
-        assert data_equivalence(mine, other, exact=True)
-    assert data_equivalence(plain(found[-1]), plain(expected[-1]), exact=True)
+def assert_same(mine: Any, other: Any) -> None:
+    assert data_equivalence(mine, other, exact=True)
 
 
 worlds = st.fixed_dictionaries(
@@ -76,22 +68,15 @@ def test_equal_to_single_environments(
     mine = TimeGridworldVectorEnv(count, autoreset_mode=mode, copy=copy, **arguments)
     other = single(arguments, count, mode)
     assert_same(mine.reset(seed=seed), other.reset(seed=seed))
+    assert mine.np_random_seed == other.np_random_seed
     actions = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 5, (30, count))
     for taken in actions:
-        found, expected = mine.step(taken), other.step(taken)
-        assert_same(found, expected)
+        found = mine.step(taken)
+        assert_same(found, other.step(taken))
         ended = found[2]
-        if mode is not AutoresetMode.SAME_STEP:
-            arrived = expected[-1].get("arrived", np.zeros(count, np.bool_))
-            assert (found[-1]["arrived"] == arrived).all()
-            assert (found[-1]["_arrived"] == ended).all()
         if mode is AutoresetMode.DISABLED and ended.any():
             options = {"reset_mask": ended}
-            seen, infos = mine.reset(options=options)
-            expected_seen, expected_infos = other.reset(options=dict(options))
-            assert data_equivalence(seen, expected_seen, exact=True)
-            for name in ("t", "instruction", "distance"):
-                assert (infos[name][ended] == expected_infos[name][ended]).all()
+            assert_same(mine.reset(options=options), other.reset(options=dict(options)))
     assert_same(mine.reset(), other.reset())
 
 
@@ -152,7 +137,8 @@ def test_same_step_gives_the_last_observation_beside_the_first() -> None:
     assert infos["final_obs"][1] is None
     assert infos["final_info"]["t"].tolist() == [3, 0]
     assert infos["final_info"]["distance"].tolist() == [1, 0]
-    assert infos["final_info"]["arrived"].tolist() == infos["arrived"].tolist() == [True, False]
+    assert infos["final_info"]["arrived"].tolist() == [True, False]
+    assert "arrived" not in infos
 
 
 def test_disabled_waits_for_a_reset() -> None:
@@ -162,8 +148,12 @@ def test_disabled_waits_for_a_reset() -> None:
         env.step(np.array([PASS, PASS]))
     seen, infos = env.reset(options={"reset_mask": ended, "agent": 7, "target": 8})
     assert seen["frame"].tolist() == [7 * 25 + 8, 5 * 25 + 24]
-    assert infos["t"].tolist() == [0, 1]
-    env.step(np.array([RIGHT, PASS]))
+    # As Gymnasium has it: of those that were reset.
+    assert infos["_t"].tolist() == infos["_distance"].tolist() == [True, False]
+    assert infos["distance"].tolist() == [1, 0]
+    assert env.t.tolist() == [0, 1]
+    *_, infos = env.step(np.array([RIGHT, PASS]))
+    assert infos["t"].tolist() == [1, 2]
 
 
 def test_seeds() -> None:
@@ -199,14 +189,95 @@ def test_without_a_seed_copies_and_environments_differ() -> None:
     assert mine.tolist() != other.reset()[0]["frame"].tolist()
 
 
+def draw(env: Any) -> list[float]:
+    return [generator.random() for generator in env.np_random]
+
+
+def test_seeds_and_generators_are_gymnasiums() -> None:
+    """Gymnasium's own vector tests, and what they do not ask."""
+    mine, other = TimeGridworldVectorEnv(3), single({}, 3, AutoresetMode.DISABLED)
+    fresh = mine.np_random_seed
+    assert len(set(fresh)) == 3
+    assert mine.np_random_seed == fresh
+    drawn = mine.reset()
+    assert mine.np_random_seed == fresh
+    assert_same(drawn, mine.reset(seed=[*fresh]))
+    assert_same(drawn, other.reset(seed=[*fresh]))
+    for seed, options in (
+        (42, None),
+        (None, None),
+        ([7, None, 9], None),
+        ([1, 2, 3], {"reset_mask": np.array([False, True, False])}),
+    ):
+        assert_same(
+            mine.reset(seed=seed, options=options),
+            other.reset(seed=seed, options=options and dict(options)),
+        )
+        assert mine.np_random_seed == other.np_random_seed
+        assert draw(mine) == draw(other)
+    assert mine.np_random_seed == (7, 2, 9)
+
+
+def test_what_others_draw_first_moves_the_start() -> None:
+    """As in a single environment, whose key is the next number of its generator."""
+    seed = TimeGridworldVectorEnv(1).np_random_seed[0]
+    mine, other = TimeGridworldVectorEnv(1), TimeGridworldEnv()
+    mine.np_random = [np.random.default_rng(seed)]
+    other.np_random = np.random.default_rng(seed)
+    assert draw(mine) == [other.np_random.random()]
+    assert mine.reset()[0]["instruction"][0] == other.reset()[0]["instruction"]
+    assert mine.np_random_seed == (other.np_random_seed,) == (-1,)
+
+
 def test_np_random_gives_the_entropy() -> None:
-    def start() -> list[int]:
+    def start(generators: Any) -> list[int]:
         env = TimeGridworldVectorEnv(5, observation="frame")
-        env.np_random = np.random.default_rng(1)
+        env.np_random = generators
         found: list[int] = env.reset()[0]["frame"].tolist()
         return found
 
-    assert start() == start()
+    assert start(np.random.default_rng(1)) == start(np.random.default_rng(1))
+    many = [[np.random.default_rng(i) for i in range(5)] for _ in range(2)]
+    assert start(many[0]) == start(many[1])
+    with pytest.raises(ValueError, match="2 generators were given for 5"):
+        start(many[0][:2])
+
+
+@pytest.mark.parametrize("seed", [-1, [3, -1, 5]])
+def test_a_seed_that_is_refused_changes_nothing(seed: Any) -> None:
+    env, other = TimeGridworldVectorEnv(3), TimeGridworldVectorEnv(3)
+    env.reset(seed=1)
+    other.reset(seed=1)
+    with pytest.raises(gymnasium.error.Error, match="-1"):
+        env.reset(seed=seed)
+    assert env.np_random_seed == (1, 2, 3)
+    assert_same(env.reset(), other.reset())
+
+
+def test_seeds_may_be_numpys() -> None:
+    env = TimeGridworldVectorEnv(3)
+    first = env.reset(seed=4)
+    assert_same(first, env.reset(seed=np.int64(4)))  # type: ignore[arg-type]
+    assert_same(first, env.reset(seed=np.arange(4, 7)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_first_reset_by_a_mask_of_all(mode: AutoresetMode) -> None:
+    """Gymnasium's own test of partial resets begins so."""
+    mine, other = TimeGridworldVectorEnv(3, autoreset_mode=mode), single({}, 3, mode)
+    for _ in range(2):
+        options = {"reset_mask": np.ones(3, np.bool_)}
+        assert_same(mine.reset(seed=5, options=options), other.reset(seed=5, options=dict(options)))
+        assert options.keys() == {"reset_mask"}
+        assert_same(mine.step(np.full(3, PASS)), other.step(np.full(3, PASS)))
+
+
+def test_a_list_of_actions() -> None:
+    mine, other = TimeGridworldVectorEnv(2), single({}, 2, AutoresetMode.NEXT_STEP)
+    mine.reset(seed=0)
+    other.reset(seed=0)
+    actions = [mine.single_action_space.sample() for _ in range(2)]
+    assert_same(mine.step(actions), other.step(actions))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
@@ -224,6 +295,7 @@ def test_a_saved_state_goes_on_exactly(mode: str) -> None:
     again.load_state_dict(state)
     for taken, step in zip(actions[30:], expected, strict=True):
         assert_same(again.step(taken), step)
+    assert again.np_random_seed == (-1,) * 16
     assert_same(again.reset(), env.reset())
     assert data_equivalence(state, kept, exact=True)
     assert all(type(values) is np.ndarray for values in state.values())
@@ -256,6 +328,7 @@ def test_public_arrays_are_those_of_the_current_observation() -> None:
         assert (env.frame == seen["frame"]).all()
         for name in ("t", "instruction", "distance"):
             assert (getattr(env, name) == infos[name]).all()
+            assert infos[f"_{name}"].all()
         assert (seen["instruction"][:, 0] == np.where(env.t == 0, env.instruction, 0)).all()
 
 
@@ -309,6 +382,10 @@ def test_gymnasiums_wrappers_work() -> None:
     *_, found = listed.step(np.array([RIGHT, PASS]))
     assert found[0]["final_info"] == {"t": 1, "instruction": 5, "distance": 1, "arrived": True}
     assert found[1] == {"t": 1, "instruction": 5, "distance": 8}
+    # An environment that was not reset tells nothing of it.
+    rest = DictInfoToList(two(autoreset_mode="Disabled"))
+    _, found = rest.reset(options={"reset_mask": np.array([True, False])})
+    assert [sorted(told) for told in found] == [["distance", "instruction", "t"], []]
 
 
 def test_render() -> None:
@@ -318,6 +395,8 @@ def test_render() -> None:
     assert pictures is not None
     assert [picture.tolist() for picture in pictures] == [env.world.frames[79].tolist()] * 2
     assert two().render() is None
+    with pytest.raises(ResetNeeded, match="nothing to draw"):
+        TimeGridworldVectorEnv(2, render_mode="rgb_array").render()
 
 
 @pytest.mark.parametrize(

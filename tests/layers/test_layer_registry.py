@@ -246,9 +246,7 @@ def test_a_taken_cell_name_and_a_wrong_cell_factory_are_refused() -> None:
     def shapeless(width: int) -> Cell:
         return build_cell("gru", width, width)
 
-    with pytest.raises(
-        ValueError, match=r"^cell 'gru' of .* is taken by nalu_ray\.layers\.cells\.gru$"
-    ):
+    with pytest.raises(ValueError, match=r"^cell 'gru' of .* is taken by nalu_ray\.layers\.gru$"):
         register_cell("gru", label="Mine")(factory)
     with pytest.raises(TypeError, match=r"^cell 'shapeless': its factory must start with"):
         register_cell("shapeless", label="Shapeless")(shapeless)

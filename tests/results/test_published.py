@@ -172,8 +172,7 @@ def ratio(part: Published, whole: Published) -> float:
 
 def test_results_need_neither_torch_nor_ray() -> None:
     code = (
-        "import sys, nalu_ray.results.analysis.statistics, nalu_ray.results.published as p;"
-        "p.load_all();"
+        "import sys, nalu_ray.results.published as p, nalu_ray.results.analysis.statistics; p.load_all();"
         "print(sorted({'torch', 'ray', 'scipy'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

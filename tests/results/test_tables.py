@@ -499,8 +499,7 @@ def test_four_digits_are_four_digits(value: float, digits: int) -> None:
     if text.startswith("<"):
         assert value < 10.0**-digits
         return
-    relative = 0.51 * 10.0 ** (1 - min(digits, 3))
-    assert abs(float(text) - value) <= max(0.51 * 10.0**-digits, relative * value)
+    assert abs(float(text) - value) <= max(0.51 * 10.0**-digits, 0.0051 * value)
     if value < 10.0 ** (digits + 2):
         rounding = max(10.0 ** (math.floor(math.log10(value)) - digits + 1), 10.0**-digits)
         assert abs(float(text) - value) <= 0.51 * rounding

@@ -19,11 +19,21 @@ from tests.rl.small import ENVS, STEPS, config
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
 
 
+def created(*, env_runner: Any, env: Any, env_context: Any, **_: Any) -> None:
+    env_runner.created = (env_context.worker_index, env_context.num_workers, env.num_envs)
+
+
+def sampled(*, metrics_logger: Any, samples: Any, **_: Any) -> None:
+    metrics_logger.log_value("sampled_steps", samples[0].steps, reduce="sum")
+
+
 @pytest.fixture(scope="module", params=[("impala", 2), ("a3c", 2)], ids=["impala", "a3c"])
 def trained(request: pytest.FixtureRequest, cluster: str) -> Iterator[tuple[str, Any]]:
     """An algorithm with runners in actors, after two iterations."""
     kind, runners = request.param
-    algorithm = config(kind, runners=runners, updates=20).build_algo()
+    made = config(kind, runners=runners, updates=20)
+    made.callbacks(on_environment_created=created, on_sample_end=sampled)
+    algorithm = made.build_algo()
     for _ in range(2):
         algorithm.train()
     yield kind, algorithm
@@ -43,6 +53,31 @@ def test_counters(trained: tuple[str, Any]) -> None:
     assert algorithm.learner_group._learner.progress["steps"] == told["steps"]
     # A runner acts while the driver updates: its weights are about an update old.
     assert 0 < told["staleness"] < 5
+
+
+def test_the_module_is_the_learners(trained: tuple[str, Any]) -> None:
+    """And not the local runner's, which nobody sends weights to."""
+    _, algorithm = trained
+    first = config("impala").build_algo()  # of the same seed, and so of the same weights
+    try:
+        untrained = dict(first.get_module().network.state_dict())
+    finally:
+        first.stop()
+    for _ in range(2):
+        algorithm.train()
+        now = dict(algorithm.get_module().network.state_dict())
+        assert same(now, dict(network_of(algorithm).state_dict()))
+        assert not same(now, untrained)
+
+
+def test_callbacks_of_runners(trained: tuple[str, Any]) -> None:
+    _, algorithm = trained
+    result = algorithm.train()["env_runners"]
+    assert result["sampled_steps"] == result["num_env_steps_sampled"]
+    created = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.created, local_env_runner=False
+    )
+    assert created == [(1, 2, ENVS), (2, 2, ENVS)]
 
 
 def test_runners_act_with_new_weights(trained: tuple[str, Any]) -> None:

@@ -5,13 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.impala import IMPALAConfig as RLlibIMPALAConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from nalu_ray.rl.a3c import A3C, A3CConfig, A3CRunner
 from nalu_ray.rl.impala import IMPALA, IMPALAConfig
 from nalu_ray.rl.rllib.env_runner import VectorRunner
+from nalu_ray.rl.rllib.module import TimeModule
 from nalu_ray.rl.schedule import scheduled
+from nalu_ray.rl.unsupported import OF_IMPALA, OURS, SUPPORTED, refused
 from tests.rl.small import CONFIGS, config
+
+
+def keep(*arguments: Any, **named: Any) -> None:
+    """A connector, or a callback."""
+
+
+class Steps(RLlibCallback):
+    def on_episode_step(self, **_: Any) -> None:
+        raise AssertionError("never called")
+
 
 BOTH = pytest.mark.parametrize("kind", list(CONFIGS))
 
@@ -70,9 +87,51 @@ def test_more_than_a_rollout_makes_an_update_where_asked_for() -> None:
         ("training", {"entropy_coeff": [[5, 1.0], [10, 0.0]]}, "entropy_coeff"),
         ("training", {"lr": [[0, 1.0], [10, 0.5], [5, 0.1]]}, "lr=.*steps may not fall"),
         ("training", {"lr": -1.0}, "lr=-1.0"),
+        ("training", {"grad_clip": -0.5}, "grad_clip=-0.5"),
+        ("training", {"grad_clip": 0}, "grad_clip=0"),
         ("training", {"grad_clip_by": "value"}, "grad_clip_by='value'"),
         ("training", {"num_epochs": 2}, "num_epochs=2"),
         ("training", {"minibatch_size": 40}, "minibatch_size=40"),
+        ("training", {"train_batch_size": 77}, "train_batch_size=77"),
+        ("training", {"learner_class": TorchLearner}, "learner_class=TorchLearner"),
+        ("training", {"learner_connector": keep}, "learner_connector=.*no connectors"),
+        ("env_runners", {"env_to_module_connector": keep}, "env_to_module_connector=.*connectors"),
+        ("env_runners", {"module_to_env_connector": keep}, "module_to_env_connector=.*connectors"),
+        (
+            "env_runners",
+            {"add_default_connectors_to_env_to_module_pipeline": False},
+            "add_default_connectors_to_env_to_module_pipeline=False",
+        ),
+        ("env_runners", {"observation_filter": "MeanStdFilter"}, "observation_filter='MeanStdF"),
+        ("env_runners", {"batch_mode": "complete_episodes"}, "batch_mode='complete_episodes'"),
+        ("env_runners", {"explore": False}, "explore=False"),
+        ("env_runners", {"create_local_env_runner": False}, "create_local_env_runner=False"),
+        ("evaluation", {"evaluation_duration": "auto"}, "evaluation_duration='auto'"),
+        ("evaluation", {"evaluation_duration": 0}, "evaluation_duration"),
+        ("evaluation", {"evaluation_duration_unit": "timesteps"}, "evaluation_duration_unit="),
+        ("evaluation", {"evaluation_num_env_runners": 1}, "evaluation_num_env_runners=1"),
+        ("evaluation", {"custom_evaluation_function": None}, "custom_evaluation_function=None"),
+        ("evaluation", {"evaluation_config": {"gamma": 0.5}}, "evaluation_config: gamma=0.5"),
+        ("callbacks", {"on_episode_created": keep}, "callbacks_on_episode_created=.*on_sample_end"),
+        ("callbacks", {"on_episode_start": keep}, "callbacks_on_episode_start="),
+        ("callbacks", {"on_episode_step": [keep]}, "callbacks_on_episode_step="),
+        ("callbacks", {"on_episode_end": keep}, "callbacks_on_episode_end="),
+        (
+            "callbacks",
+            {"callbacks_class": Steps},
+            "callbacks_class=Steps: on_episode_step is never",
+        ),
+        (
+            "callbacks",
+            {"callbacks_class": [RLlibCallback, Steps]},
+            "callbacks_class=Steps: on_episode_step is never",
+        ),
+        ("multi_agent", {"policies": {"a", "b"}}, r"policies=\['a', 'b'\]"),
+        (
+            "rl_module",
+            {"rl_module_spec": RLModuleSpec(module_class=TimeModule)},
+            "rl_module_spec=.*model_config",
+        ),
     ],
 )
 def test_mistakes_are_named(kind: str, group: str, fields: dict[str, Any], message: str) -> None:
@@ -82,7 +141,54 @@ def test_mistakes_are_named(kind: str, group: str, fields: dict[str, Any], messa
         made.validate()
 
 
+def fields(kind: str) -> dict[str, Any]:
+    """RLlib's own fields of a configuration, with their defaults."""
+    return vars({"impala": RLlibIMPALAConfig, "a3c": AlgorithmConfig}[kind]())
+
+
+@BOTH
+def test_every_field_of_rllibs_is_supported_or_refused(kind: str) -> None:
+    known = SUPPORTED | OF_IMPALA if kind == "impala" else SUPPORTED
+    assert known <= fields("impala").keys() | fields("a3c").keys()
+    for name, default in fields(kind).items():
+        if name not in known:
+            made = config(kind)
+            value = not default if isinstance(default, bool) else "another"
+            setattr(made, name, value if OURS.get(name, default) == default else default)
+            (line,) = refused(made)
+            assert line.startswith(f"{name.removeprefix('_').removesuffix('_str')}=")
+            assert "\n" not in line
+
+
+@BOTH
+def test_what_is_as_it_is_anyway_may_be_said(kind: str) -> None:
+    made = (
+        config(kind)
+        .env_runners(explore=True, batch_mode="truncate_episodes", observation_filter="NoFilter")
+        .evaluation(evaluation_duration=3, evaluation_interval=2)
+        .evaluation(evaluation_config=AlgorithmConfig.overrides(explore=False))
+        .callbacks(RLlibCallback, on_train_result=keep, on_sample_end=keep)
+        .callbacks(on_environment_created=keep, on_evaluate_end=keep)
+    )
+    made.environment(clip_rewards=False)
+    made.validate()
+
+
+@BOTH
+def test_all_mistakes_at_once(kind: str) -> None:
+    made = config(kind).env_runners(batch_mode="complete_episodes").callbacks(on_episode_end=keep)
+    with pytest.raises(
+        ValueError, match=r"^[^\n]*batch_mode[^\n]*; callbacks_on_episode_end[^\n]*$"
+    ):
+        made.validate()
+
+
 def test_mistakes_of_one_algorithm() -> None:
+    with pytest.raises(ValueError, match="train_batch_size_per_learner=80"):
+        config("a3c").training(train_batch_size_per_learner=80).validate()
+    with pytest.raises(ValueError, match="max_requests_in_flight_per_env_runner=2"):
+        config("a3c").env_runners(max_requests_in_flight_per_env_runner=2).validate()
+    config("impala").env_runners(max_requests_in_flight_per_env_runner=2).validate()
     with pytest.raises(ValueError, match="num_learners=1"):
         config("a3c").learners(num_learners=1).validate()
     config("impala").learners(num_learners=1).validate()

@@ -200,6 +200,38 @@ def test_a_gradient_that_is_not_finite_is_dropped() -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("size", [1e18, 1e20, 1e30, 1e37])
+def test_a_gradient_whose_square_overflows_is_clipped(kind: str, size: float) -> None:
+    """By its norm, which float32 cannot compute, and not to zero."""
+    made = config(kind).training(grad_clip=0.5)
+    data, steps = rollout(made), []
+    for factor in (1.0, size):
+        built = learner(made)
+        gradients, parts = built.gradients([data], 0)
+        norm = math.sqrt(sum(float(g.double().square().sum()) for g in gradients.values()))
+        built.take_step({n: g / norm * factor for n, g in gradients.items()}, parts, STEPS, 0)
+        assert built.progress["dropped"] == 0
+        total = sum(float(p.grad.double().square().sum()) for p in built.network.parameters())
+        assert math.sqrt(total) == pytest.approx(0.5, rel=1e-4)
+        steps.append(weights(built))
+    for name, value in steps[0].items():
+        torch.testing.assert_close(steps[1][name], value, rtol=1e-3, atol=1e-6)
+
+
+@BOTH
+@pytest.mark.parametrize("clip", [None, 1e25])
+def test_what_cannot_be_squared_is_dropped(kind: str, clip: float | None) -> None:
+    """The optimiser's mean of squares would stay infinite, and the parameter where it is."""
+    made = config(kind).training(grad_clip=clip)
+    built, data = learner(made), rollout(made)
+    gradients, parts = built.gradients([data], 0)
+    before = weights(built)
+    built.take_step({n: g.sign() * 1e22 for n, g in gradients.items()}, parts, STEPS, 0)
+    assert built.progress["dropped"] == 1
+    assert same(before, weights(built))
+
+
+@BOTH
 def test_too_many_in_a_row(kind: str) -> None:
     made = config(kind).training(max_bad_updates=3)
     built, data = learner(made), rollout(made)

@@ -7,15 +7,19 @@ import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.callbacks.callbacks import RLlibCallback
 
+from envs import TimeGridworldVectorEnv
 from nalu_ray.rl.evaluation import episodes, shares
+from nalu_ray.rl.rllib import metrics
 from nalu_ray.rl.rllib.checkpoint import load, network_of, save
 from nalu_ray.rl.rllib.metrics import figures
+from nalu_ray.rl.rllib.module import TimeModule
 from nalu_ray.rl.rollout import Collector, Ended, Rollout
 from tests.rl.small import CONFIGS, NETWORK, STEPS, config
 
@@ -169,13 +173,106 @@ def test_rllibs_own_checkpoint(kind: str, build: Any, tmp_path: Path) -> None:
 
 @BOTH
 def test_evaluation_is_greedy_over_the_range_of_training(kind: str, build: Any) -> None:
-    algorithm = build(config(kind))
+    algorithm = build(config(kind).evaluation(evaluation_duration=7))
     algorithm.train()
     told = algorithm.evaluate()["env_runners"]
     world = config(kind).world()
-    played = episodes(network_of(algorithm), world, [3, 4, 5], 100, world.time_limit)
-    expected = shares(played, world.time_limit)
-    assert told == pytest.approx(expected)
+    played = episodes(network_of(algorithm), world, [3, 4, 5, 3, 4, 5, 3], 1, world.time_limit)
+    lengths = played["arrival"].fillna(world.time_limit)
+    assert told == pytest.approx(
+        {
+            **shares(played, world.time_limit),
+            "num_episodes": 7,
+            "episode_return_mean": played["reward"].mean(),
+            "episode_len_mean": lengths.mean(),
+        }
+    )
+
+
+@BOTH
+@pytest.mark.parametrize("duration", [1, 2, 300])
+def test_evaluation_plays_what_is_asked_for(
+    kind: str, duration: int, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On demand, and along with training."""
+    seen = []
+
+    def count(network: Any, world: Any, times: Any, each: int, *a: Any, **b: Any) -> Any:
+        seen.append((len(times) * each, b["greedy"]))
+        return episodes(network, world, times, each, *a, **b)
+
+    monkeypatch.setattr(metrics, "episodes", count)
+    made = config(kind).evaluation(
+        evaluation_duration=duration,
+        evaluation_interval=1,
+        evaluation_config={"explore": duration == 2},
+    )
+    algorithm = build(made)
+    told = [algorithm.train()["evaluation"], algorithm.evaluate()]
+    assert [one["env_runners"]["num_episodes"] for one in told] == [duration] * 2
+    assert seen == [(duration, duration != 2)] * 2
+
+
+class Told(RLlibCallback):
+    """Keeps which callbacks were called, and with what."""
+
+    seen: ClassVar[list[tuple[str, set[str]]]] = []
+
+    def on_environment_created(self, *, metrics_logger: Any, env: Any, **named: Any) -> None:
+        assert isinstance(env, TimeGridworldVectorEnv)
+        self.seen.append(("environment", set(named)))
+
+    def on_sample_end(self, *, metrics_logger: Any, samples: Any, **named: Any) -> None:
+        metrics_logger.log_value("sampled_steps", samples[0].steps, reduce="sum")
+        self.seen.append(("sample", set(named)))
+
+    def on_train_result(self, *, result: Any, **named: Any) -> None:
+        result["mine"] = result["training_iteration"] * 10
+        self.seen.append(("result", set(named)))
+
+    def on_algorithm_init(self, **named: Any) -> None:
+        self.seen.append(("init", set(named)))
+
+    def on_evaluate_start(self, **named: Any) -> None:
+        self.seen.append(("start", set(named)))
+
+    def on_evaluate_end(self, **named: Any) -> None:
+        self.seen.append(("end", set(named)))
+
+
+@BOTH
+def test_callbacks_are_called(kind: str, build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Told, "seen", [])
+    called: list[str] = []
+    made = config(kind, updates=2).callbacks(
+        Told,
+        on_sample_end=lambda **_: called.append("sample"),
+        on_environment_created=lambda **_: called.append("environment"),
+    )
+    algorithm = build(made)
+    result = algorithm.train()
+    algorithm.evaluate()
+    names = [name for name, _ in Told.seen]
+    assert names == ["environment", "init", "sample", "sample", "result", "start", "end"]
+    assert called == [name for name in names if name in ("environment", "sample")]
+    given = dict(Told.seen)
+    assert given["environment"] == {"env_runner", "env_context"}
+    assert given["sample"] == {"env_runner"}
+    assert result["env_runners"]["sampled_steps"] == 2 * STEPS
+    assert result["mine"] == 10
+
+
+@BOTH
+def test_the_module_is_the_trained_one(kind: str, build: Any) -> None:
+    algorithm = build(config(kind))
+    algorithm.train()
+    module = algorithm.get_module()
+    assert isinstance(module, TimeModule)
+    assert same(dict(module.network.state_dict()), weights(algorithm))
+    assert algorithm.get_module("another") is None
+    told = figures(algorithm.train())
+    assert told["staleness"] == 0
+    assert same(dict(algorithm.get_module().network.state_dict()), weights(algorithm))
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, times: set[int]) -> None:

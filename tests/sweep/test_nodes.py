@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import nalu_ray
 from nalu_ray import __version__
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.ray import nodes
 from nalu_ray.sweep.ray.nodes import Answer, check_nodes
 
@@ -70,15 +71,21 @@ def test_every_node_that_differs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_the_digest_is_of_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "envs"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
+    """And of no other package called envs, which may come first on Python's path."""
+    (other := tmp_path / "first" / "envs").mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(other.parent)
     monkeypatch.delitem(sys.modules, "envs", raising=False)
+    assert nodes._probe()("/")[1] == code_digest.__wrapped__()
+    for package in ("envs", "nalu_ray"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+    monkeypatch.setattr(nalu_ray, "__file__", str(tmp_path / "nalu_ray" / "__init__.py"))
     digests = [nodes._probe()("/")[1]]
-    (package / "__init__.py").write_text("x = 1")
+    (tmp_path / "envs" / "__init__.py").write_text("x = 1")
     digests.append(nodes._probe()("/")[1])
-    (package / "notes.txt").write_text("no code")
+    assert digests[1] == code_digest.__wrapped__()
+    (tmp_path / "envs" / "notes.txt").write_text("no code")
     digests.append(nodes._probe()("/")[1])
     assert digests[0] != digests[1] == digests[2]
     assert HERE.code not in digests

@@ -18,13 +18,13 @@ import pandas as pd
 import pytest
 import torch
 
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COMPLETED, Store, StoreError
 from nalu_ray.sweep.machine import GIB
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.node import NodeError, check_node
 from nalu_ray.sweep.placement import WORKER_BYTES
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.trial import Trial, TrialSpec
 
 from tests.conftest import PYTHONPATH

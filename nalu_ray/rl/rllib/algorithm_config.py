@@ -10,13 +10,15 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from typing_extensions import Self
 
-from envs import ID, World
 from nalu_ray.config import explain
+from nalu_ray.envs import ID, World
 from nalu_ray.rl.losses import LossConfig
 from nalu_ray.rl.rllib.env_runner import VectorRunner
+from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rllib.metrics import evaluate
 from nalu_ray.rl.rllib.module import TimeModule, network_config
 from nalu_ray.rl.schedule import Schedule, check_schedule, scheduled
+from nalu_ray.rl.unsupported import refused
 
 
 class ActorCriticConfig(AlgorithmConfig):
@@ -25,6 +27,11 @@ class ActorCriticConfig(AlgorithmConfig):
     ``environment(env_config=...)`` takes the fields of :class:`envs.World`, and
     ``rl_module(model_config=...)`` those of :class:`nalu_ray.rl.agent.network.NetworkConfig`.
     An iteration, one ``train()``, is at least ``min_train_timesteps_per_iteration`` steps.
+    ``evaluation(evaluation_duration=...)`` is the episodes of an evaluation, spread over the T's of
+    training; they are greedy, unless ``evaluation_config`` has ``explore=True``.
+
+    What RLlib offers besides and these algorithms do not do, :mod:`nalu_ray.rl.unsupported`, is
+    refused by :meth:`validate`.
     """
 
     # Whether the loss weighs actions by how likely the learner's policy makes them.
@@ -51,6 +58,7 @@ class ActorCriticConfig(AlgorithmConfig):
         self.sparsity: Schedule = 0.0
         self.max_bad_updates = 10
         self.custom_evaluation_function = evaluate
+        self.evaluation_duration = 800  # episodes; 100 of each T in the paper's range
         # A mistake in the runner shows at once, not after a minute each time.
         self.delay_between_env_runner_restarts_s = 1.0
 
@@ -139,6 +147,8 @@ class ActorCriticConfig(AlgorithmConfig):
     def validate(self) -> None:
         if self.rollout_fragment_length == "auto":
             raise ValueError("rollout_fragment_length='auto': a number of steps is needed")
+        if lines := list(refused(self)):
+            raise ValueError("; ".join(lines))
         super().validate()
         if self.env != ID:
             raise ValueError(f"env={self.env!r}: {ID} is needed")
@@ -162,6 +172,9 @@ class ActorCriticConfig(AlgorithmConfig):
                 raise ValueError(f"{name}={value!r}: a number above 0 is needed")
         if not (self.vf_loss_coeff >= 0 and math.isfinite(self.vf_loss_coeff)):
             raise ValueError(f"vf_loss_coeff={self.vf_loss_coeff!r}: 0 or more is needed")
+        clip = self.grad_clip
+        if clip is not None and not (clip > 0 and math.isfinite(clip)):
+            raise ValueError(f"grad_clip={clip!r}: a number above 0, or none, is needed")
         if not (isinstance(self.max_bad_updates, int) and self.max_bad_updates >= 1):
             raise ValueError(f"max_bad_updates={self.max_bad_updates!r}: 1 or more is needed")
         for name in ("lr", "entropy_coeff", "sparsity"):
@@ -174,13 +187,8 @@ class ActorCriticConfig(AlgorithmConfig):
                 f"env_runner_cls={self.env_runner_cls.__name__}: the loss needs the rollouts of "
                 f"{self.runner_class.__name__}"
             )
-        only = {
-            "grad_clip_by": "global_norm",
-            "num_epochs": 1,
-            "minibatch_size": None,
-            "num_gpus_per_env_runner": 0,
-            "num_aggregator_actors_per_learner": 0,
-        }
-        for name, value in only.items():
-            if getattr(self, name) != value:
-                raise ValueError(f"{name}={getattr(self, name)!r}: only {value!r} is supported")
+        if self._learner_class and not issubclass(self._learner_class, ActorCriticLearner):
+            raise ValueError(
+                f"learner_class={self._learner_class.__name__}: a subclass of "
+                f"{self.get_default_learner_class().__name__} is needed"
+            )

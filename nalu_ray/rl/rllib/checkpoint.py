@@ -8,6 +8,7 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.rl_module import RLModule
 
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.rllib.env_runner import VectorRunner
@@ -70,7 +71,27 @@ def network_of(algorithm: Algorithm) -> Network:
     return _of_learner(algorithm, _network_copy)  # type: ignore[no-any-return]
 
 
-def _of_learner(algorithm: Algorithm, function: Any) -> Any:
+class TrainedModule:
+    """What an algorithm of ours adds to RLlib's: its module is the learner's."""
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> RLModule | None:
+        """Returns the module of the trained network, on the CPU; none of another name.
+
+        RLlib's own is the local runner's, which has the first weights where others play.
+        """
+        if module_id != DEFAULT_MODULE_ID:
+            return None
+        module: RLModule = super().get_module(module_id)  # type: ignore[misc]
+        module.set_state(_of_learner(self, _module_state))
+        return module
+
+
+def _module_state(learner: ActorCriticLearner) -> dict[str, Any]:
+    state: dict[str, Any] = learner.module[DEFAULT_MODULE_ID].get_state()
+    return state
+
+
+def _of_learner(algorithm: Any, function: Any) -> Any:
     """Returns what a function makes of the learner, here or in its actor."""
     (result,) = algorithm.learner_group.foreach_learner(function)
     value = result.get()

@@ -9,7 +9,9 @@ from typing import Any
 import ray
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
+from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.metrics import (
     EPISODE_LEN_MEAN,
@@ -17,7 +19,7 @@ from ray.rllib.utils.metrics import (
     SAMPLE_TIMER,
 )
 
-from envs import TimeGridworldVectorEnv
+from nalu_ray.envs import TimeGridworldVectorEnv
 from nalu_ray.rl.rollout import Collector, Ended, Rollout
 
 COLLECTOR = "collector"  # component of the state: environments, memory, random numbers
@@ -28,7 +30,8 @@ class VectorRunner(SingleAgentEnvRunner):
     """Samples rollouts of ``rollout_fragment_length`` steps from all environments at once.
 
     One forward pass a step, no episode objects, no connectors, no pictures: a sample is a list of
-    one :class:`Rollout`, which RLlib's IMPALA passes on to the learner unopened.
+    one :class:`Rollout`, which RLlib's IMPALA passes on to the learner unopened, and the callback
+    ``on_sample_end`` gets as ``samples``.
     """
 
     collector: Collector | None = None
@@ -42,6 +45,10 @@ class VectorRunner(SingleAgentEnvRunner):
             **config.env_config,
         )
         self.num_envs = self.env.num_envs
+        context = EnvContext(
+            config.env_config, self.worker_index or 0, num_workers=self.num_workers
+        )
+        self._tell("on_environment_created", env=self.env, env_context=context)
         length = config.get_rollout_fragment_length()
         self.collector = Collector(self.env, length, config.seed, self._name())
 
@@ -65,6 +72,7 @@ class VectorRunner(SingleAgentEnvRunner):
             raise ValueError(f"a sample is one rollout: {arguments} cannot be asked for")
         with self.metrics.log_time(SAMPLE_TIMER):
             rollout, ended = self.collector.collect(self.module.network, self._weights_seq_no)
+            self._tell("on_sample_end", samples=[rollout])
         self.num_env_steps_sampled_lifetime += rollout.steps
         self._log(rollout, ended)
         return [rollout]
@@ -104,6 +112,15 @@ class VectorRunner(SingleAgentEnvRunner):
         """Acts with these weights from now on, whatever the present ones are."""
         self.module.set_state(weights)
         self._weights_seq_no = version
+
+    def _tell(self, event: str, **details: Any) -> None:
+        """Calls the callbacks of an event, as RLlib's runner does."""
+        make_callback(
+            event,
+            callbacks_objects=self._callbacks,
+            callbacks_functions=getattr(self.config, f"callbacks_{event}"),
+            kwargs={"env_runner": self, "metrics_logger": self.metrics, **details},
+        )
 
     def _log(self, rollout: Rollout, ended: Ended) -> None:
         count = len(ended.returns)

@@ -29,6 +29,9 @@ PROGRESS = "progress"  # component of the state: counters
 LR, UPDATES, DROPPED = "learning_rate", "updates_lifetime", "updates_dropped_lifetime"
 STALENESS = DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY
 
+# Both optimisers square a gradient: beyond this, the mean of squares is infinite for good.
+SQUARABLE = torch.finfo(torch.float32).max ** 0.5
+
 logger = logging.getLogger(__name__)
 Gradients = dict[str, Tensor]
 
@@ -40,8 +43,8 @@ class DivergedError(RuntimeError):
 class ActorCriticLearner(TorchLearner):
     """Updates a network by :func:`nalu_ray.rl.losses.actor_critic`; rollouts go straight in.
 
-    An update whose loss or gradient is not finite is dropped before the optimiser sees it. A
-    subclass says which optimiser it is.
+    An update whose loss or gradient is not finite, or too large to be squared after clipping, is
+    dropped before the optimiser sees it. A subclass says which optimiser it is.
 
     Attributes:
         progress: ``steps`` trained and ``updates`` applied, which the schedules follow, ``bad``
@@ -116,17 +119,19 @@ class ActorCriticLearner(TorchLearner):
         Raises:
             DivergedError: if it is one of too many in a row that are not finite.
         """
-        norm = get_total_norm(list(gradients.values()))
+        clip = self.config.grad_clip
+        norm = _norm(list(gradients.values()), exact=clip is not None)
         size = float(norm)
         parts = {**parts, "gradient_norm": size}
         self._log((DEFAULT_MODULE_ID, STALENESS), self._weights_seq_no - version, "mean")
-        if not (math.isfinite(size) and math.isfinite(parts["total_loss"])):
+        largest = size if clip is None else min(size, clip)
+        if not (math.isfinite(size) and largest < SQUARABLE and math.isfinite(parts["total_loss"])):
             self._drop(parts)
             return
         for name, parameter in self.network.named_parameters():
             parameter.grad = gradients[name]
-        if self.config.grad_clip is not None:
-            clip_grads_with_norm_(self.network.parameters(), self.config.grad_clip, norm)
+        if clip is not None:
+            clip_grads_with_norm_(self.network.parameters(), clip, norm)
         lr = scheduled(self.config.lr, self.progress["steps"])
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["factor"]
@@ -229,6 +234,14 @@ class ActorCriticLearner(TorchLearner):
 
     def _log(self, key: tuple[str, str], value: float, reduce: str) -> None:
         self.metrics.log_value(key, value, reduce=reduce)
+
+
+def _norm(gradients: list[Tensor], *, exact: bool) -> Tensor:
+    """Returns the norm of all together, where ``exact`` also one whose square float32 lacks."""
+    norm = get_total_norm(gradients)
+    if not exact or math.isfinite(norm):
+        return norm
+    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradients]).norm()
 
 
 def copied(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import (
     ALL_MODULES,
@@ -14,17 +15,17 @@ from ray.rllib.utils.metrics import (
     EVALUATION_RESULTS,
     LEARNER_RESULTS,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
+    NUM_EPISODES,
     NUM_EPISODES_LIFETIME,
 )
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from nalu_ray.rl.evaluation import on_trained, shares
+from nalu_ray.rl.evaluation import episodes, shares
 from nalu_ray.rl.rllib.checkpoint import network_of
 from nalu_ray.rl.rllib.env_runner import EXACT_MEAN, NEVER_MEAN
 from nalu_ray.rl.rllib.learner import DROPPED, LR, STALENESS, UPDATES
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "total_loss", "gradient_norm", "fractions")
-EVALUATION_EPISODES = 100  # of each T
 
 
 def figures(result: dict[str, Any]) -> dict[str, float]:
@@ -63,15 +64,32 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
 
 
 def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
-    """RLlib's ``custom_evaluation_function``: greedy episodes for each T of training.
+    """RLlib's ``custom_evaluation_function``: ``evaluation_duration`` episodes.
 
-    Reported under ``evaluation/env_runners`` is what :func:`nalu_ray.rl.evaluation.shares` says.
+    Each T of training has as many as any other, or one more. Reported under
+    ``evaluation/env_runners`` is what :func:`nalu_ray.rl.evaluation.shares` says, ``num_episodes``,
+    and the means of return and length under RLlib's names.
     """
-    world = algorithm.config.world()
-    played = on_trained(network_of(algorithm), world, EVALUATION_EPISODES)
+    config, world = algorithm.config, algorithm.config.world()
+    low, high = world.instruction_range
+    played = episodes(
+        network_of(algorithm),
+        world,
+        np.resize(np.arange(low, high + 1), config.evaluation_duration),
+        1,
+        world.time_limit,
+        greedy=not (config.evaluation_config or {}).get("explore", False),
+    )
+    lengths = played["arrival"].fillna(world.time_limit)
+    told = {
+        **shares(played, world.time_limit),
+        EPISODE_RETURN_MEAN: float(played["reward"].mean()),
+        EPISODE_LEN_MEAN: float(lengths.mean()),
+    }
     logger = MetricsLogger(root=False)
-    for name, value in shares(played, world.time_limit).items():
+    for name, value in told.items():
         logger.log_value(name, value, reduce="mean")
+    logger.log_value(NUM_EPISODES, len(played), reduce="sum")
     algorithm.metrics.aggregate([logger.reduce()], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
-    steps = int(played["arrival"].fillna(world.time_limit).sum())
+    steps = int(lengths.sum())
     return {}, steps, steps

@@ -10,7 +10,7 @@ from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor
 
-from envs import World
+from nalu_ray.envs import World
 from nalu_ray.rl.agent.network import Network, NetworkConfig
 from nalu_ray.rl.agent.stored import build_network
 from nalu_ray.rl.rollout import TASK

@@ -1,7 +1,8 @@
 """Runs a plan on Ray Tune. The only package of the command that imports Ray.
 
-``cluster`` starts Ray or joins a cluster, ``nodes`` checks its nodes, ``gpus`` measures what fits
-on a GPU, ``driver`` makes a plan a Tune experiment, ``worker`` runs on the workers.
+:mod:`~nalu_ray.sweep.ray.cluster` starts or finds a cluster, :mod:`~nalu_ray.sweep.ray.nodes` checks
+its nodes, :mod:`~nalu_ray.sweep.ray.gpus` measures what fits on a GPU, :mod:`~nalu_ray.sweep.ray.driver`
+makes a plan a Tune experiment, :mod:`~nalu_ray.sweep.ray.worker` is what runs on the workers.
 """
 
 from nalu_ray.sweep.ray.cluster import Session, connect, start

@@ -12,12 +12,12 @@ from ray import tune
 from ray.tune.result import DONE
 
 from nalu_ray.config import ConfigError
-from nalu_ray.provenance import code_digest
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.node import NodeError
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.ray.failures import describe, failure, watch_failures
 from nalu_ray.sweep.ray.tensorboard import Curves
 from nalu_ray.sweep.ray.worker import Slot

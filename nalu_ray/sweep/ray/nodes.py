@@ -82,18 +82,16 @@ def _probe() -> Callable[[str], tuple[str, str, bool]]:
 
     def probe(path: str) -> tuple[str, str, bool]:
         import hashlib  # noqa: PLC0415 (there, not here)
-        import importlib.util  # noqa: PLC0415
         import pathlib  # noqa: PLC0415
 
         import nalu_ray  # noqa: PLC0415
 
         digest = hashlib.sha256()
-        for package in ("envs", "nalu_ray"):
-            spec = importlib.util.find_spec(package)
-            for folder in (spec and spec.submodule_search_locations) or []:
-                for file in sorted(pathlib.Path(folder).rglob("*.py")):
-                    name = file.relative_to(folder).as_posix().encode()
-                    digest.update(name + b"\0" + file.read_bytes())
+        root = pathlib.Path(nalu_ray.__file__).resolve().parents[1]
+        for folder in (root / "envs", root / "nalu_ray"):
+            for file in sorted(folder.rglob("*.py")):
+                name = file.relative_to(folder).as_posix().encode()
+                digest.update(name + b"\0" + file.read_bytes())
         return nalu_ray.__version__, digest.hexdigest()[:12], pathlib.Path(path).exists()
 
     return probe

@@ -1,4 +1,4 @@
-"""Settings, sequences and network of the recurrent task; see the package."""
+"""Settings, sequences and network of the recurrent task; see ``recurrent.py``."""
 
 from __future__ import annotations
 

@@ -99,7 +99,6 @@ def _operands(
 
 
 def training_batch(setting: StaticSetting, streams: Streams) -> Batch:
-    """A batch per seed: inputs (R, N, inputs), R = 1 if shared, and targets (R, N, 1)."""
     shape = (setting.batch, setting.inputs)
     x = torch.from_numpy(streams.uniform(shape, *setting.train_range))
     return with_target(setting, x, streams.seeds, setting.shared_inputs)
@@ -108,7 +107,6 @@ def training_batch(setting: StaticSetting, streams: Streams) -> Batch:
 def with_target(
     setting: StaticSetting, x: Tensor, seeds: Sequence[int], shared: bool = False
 ) -> Batch:
-    """The batch of inputs (R or 1, N, inputs) and of what each seed's sections make of them."""
     y = OPERATIONS[setting.op](*_operands(x, setting, seeds, shared))
     return Batch((x,), y.unsqueeze(2), shared)
 
@@ -167,7 +165,6 @@ def _abc(setting: StaticSetting, x: Tensor, seeds: Sequence[int], shared: bool =
 
 
 def random_model_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
-    """Mean squared error of an untrained linear network of each seed on the batch, (R,)."""
     inits = [entropy("static", seed, "reference") % 2**63 for seed in seeds]
     random = Replicas(lambda: layers.build("none", setting.inputs, setting.hidden, 1), inits)
     with torch.no_grad():

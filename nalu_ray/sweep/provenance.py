@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import os
 import platform
 import subprocess
@@ -12,6 +11,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import nalu_ray
 
 PACKAGES = ("nalu-ray", "torch", "ray", "numpy", "pandas", "gymnasium")
 
@@ -36,12 +37,12 @@ def provenance() -> dict[str, Any]:
 def code_digest() -> str:
     """Returns a digest of this package's source as it lies here, whatever its history says."""
     digest = hashlib.sha256()
-    for package in ("envs", "nalu_ray"):
-        spec = importlib.util.find_spec(package)
-        for folder in (spec and spec.submodule_search_locations) or []:
-            for file in sorted(Path(folder).rglob("*.py")):
-                digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
-                digest.update(file.read_bytes())
+    # Beside each other, whatever else is called envs: see nalu_ray.envs.
+    root = Path(nalu_ray.__file__).resolve().parents[1]
+    for folder in (root / "envs", root / "nalu_ray"):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
 
 
