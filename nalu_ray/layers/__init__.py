@@ -16,7 +16,15 @@ from .cells.rnn import RNN
 from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
-from .functional import bounded_exp, linear, log_magnitude, max_exponent, nac_weight
+from .functional import (
+    bounded_exp,
+    exponent,
+    gated,
+    linear,
+    log_magnitude,
+    max_exponent,
+    nac_weight,
+)
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
 from .nac import NAC, NALU
@@ -55,6 +63,8 @@ __all__ = [
     "build_cell",
     "cell_names",
     "check_init",
+    "exponent",
+    "gated",
     "get",
     "get_cell",
     "initialise",

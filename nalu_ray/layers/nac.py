@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count, check_positive
-from .functional import bounded_exp, linear, log_magnitude, nac_weight
+from .functional import bounded_exp, exponent, gated, linear, log_magnitude, nac_weight
 from .initialisers import Init, check_init, initialise
 from .registry import register
 from .stack import Stacked
@@ -122,6 +122,9 @@ class NALU(_Accumulator):
     * epsilon bounds the gradient of the logarithm by 1 / epsilon, and at x = 0 it is 0;
     * NaN in the input stays NaN in the output.
 
+    Logarithms, exponents and m are computed in float32 at least, also under ``torch.autocast`` and
+    for parameters of half precision; the output is of the parameters' type.
+
     Args:
         in_features: size of the input's last axis.
         out_features: size of the output's last axis.
@@ -167,9 +170,9 @@ class NALU(_Accumulator):
         weight = self.weight
         # W and G meet the same x, so one product serves both.
         a, gate = linear(x, torch.cat([weight, self.G])).chunk(2, dim=-1)
-        m = bounded_exp(linear(log_magnitude(x, self.epsilon), weight))
-        # Exact at both ends of the gate, where m + g * (a - m) would lose a beside a large m.
-        return torch.lerp(m, a, torch.sigmoid(gate))
+        logs = log_magnitude(x, self.epsilon)
+        m = bounded_exp(exponent(logs, weight), weight.dtype)
+        return gated(m, a, gate, weight.dtype)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, gate_init={self.gate_init!r}, epsilon={self.epsilon}"

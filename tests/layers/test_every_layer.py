@@ -115,6 +115,34 @@ def test_compiles_to_one_graph(name: str) -> None:
 
 
 @every_layer
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_scripts(name: str) -> None:
+    network = make(name)
+    scripted = torch.jit.script(network)
+    x = inputs(4, 5)
+    torch.testing.assert_close(scripted(x), network(x))
+    ours = torch.autograd.grad(scripted(x).sum(), list(scripted.parameters()))
+    wanted = torch.autograd.grad(network(x).sum(), list(network.parameters()))
+    for gradient, expected in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(gradient, expected)
+
+
+@every_layer
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_is_close(name: str, device: str, dtype: torch.dtype) -> None:
+    network, x = make(name).to(device), inputs(64, 5).to(device)
+    with torch.autocast(device, dtype):
+        found = network(x)
+    y = network(x).detach()
+    # the median: an activation with a step may round to its other side
+    assert (found - y).abs().median() <= 0.02 * y.abs().max()
+    for slope in torch.autograd.grad(found.sum(), list(network.parameters())):
+        assert slope.isfinite().all()
+        assert slope.any()
+
+
+@every_layer
 def test_exports_with_a_free_batch_size(name: str) -> None:
     network = make(name)
     shapes = ({0: torch.export.Dim("batch")},)

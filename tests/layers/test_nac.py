@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nalu_ray.layers import NAC, NALU, Stack, max_exponent
+from nalu_ray.layers import NAC, NALU, Stack, build_cell, max_exponent
 
 LARGE = 40.0  # its tanh and its sigmoid are 1 in float64, to the last bit
 
@@ -164,6 +164,67 @@ def test_equation_is_exact_up_to_the_bound_and_flat_above(dtype: torch.dtype) ->
         halved = layer.W_hat.new_tensor([[math.atanh(0.5)]]).requires_grad_()
         m = torch.func.functional_call(layer, {"W_hat": halved}, (x * x,))
         assert (torch.autograd.grad(m.sum(), halved)[0].item() != 0) is exact
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_bound_is_a_third_of_what_the_type_can_hold(dtype: torch.dtype) -> None:
+    assert max_exponent(dtype) == math.log(torch.finfo(dtype).max) / 3 - 1.5
+    half = math.exp(max_exponent(torch.float16))
+    assert 2e4 < half < torch.finfo(torch.float16).max
+
+
+HALVES = pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+
+
+def product(layer: nn.Module, x: Tensor, half: torch.dtype | None = None) -> tuple[float, Tensor]:
+    """What a NALU that multiplies makes of two factors, under autocast or not, and its gradient."""
+    x = x.clone().requires_grad_()
+    with torch.autocast(x.device.type, half, enabled=half is not None):
+        y = layer(x)
+    return float(y.detach()), torch.autograd.grad(y.sum(), x)[0].float()
+
+
+@HALVES
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+@pytest.mark.parametrize("numbers", [(4.0, 4.0), (30.0, 300.0), (0.5, 0.25)])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_products_under_autocast_are_those_of_float32(
+    half: torch.dtype, device: str, numbers: tuple[float, float]
+) -> None:
+    layer = NALU(2, 1).to(device)
+    set_weights(layer, [[1.0, 1.0]], gate=-200.0)
+    x = torch.tensor([numbers], device=device)
+    value, slope = product(layer, x)
+    for made in (layer, torch.jit.script(layer)):
+        found, found_slope = product(made, x, half)
+        assert found == pytest.approx(value, rel=1e-5)
+        torch.testing.assert_close(found_slope, slope, rtol=1e-4, atol=0)
+    assert value == pytest.approx(numbers[0] * numbers[1], rel=1e-3)
+
+
+@HALVES
+def test_four_times_four_in_half_precision(half: torch.dtype) -> None:
+    layer = NALU(2, 1, dtype=half)
+    set_weights(layer, [[1.0, 1.0]], gate=-100.0)
+    value, slope = product(layer, torch.tensor([[4.0, 4.0]], dtype=half))
+    assert value == 16
+    assert slope.tolist() == [[4, 4]]
+
+
+@HALVES
+def test_a_recurrent_and_a_configured_nalu_multiply_under_autocast(half: torch.dtype) -> None:
+    cell = build_cell("nalu", 1, 1)
+    set_weights(cell.unit, [[1.0, 1.0]], gate=-200.0)  # type: ignore[arg-type]
+    x, start = torch.tensor([[[7.0], [9.0]]]), (torch.tensor([[3.0]]),)
+    configured = build_cell("nalu_lstm", 2, 3, registers=1, gate="state")
+    with torch.no_grad():
+        configured.weight.zero_()  # type: ignore[operator]
+        configured.bias.copy_(torch.tensor([[LARGE, LARGE, LARGE, LARGE, -LARGE]]))  # type: ignore[operator]
+    last = tuple(part + 63 for part in configured.initial(1, x))
+    with torch.autocast("cpu", half):
+        assert float(cell(x, start)[0][0, -1].detach()) == pytest.approx(189, rel=1e-5)
+        found, _ = configured(torch.tensor([[[1.0, 3.0]]]), last)
+    assert float(found[0, -1, 0].detach()) == pytest.approx(189, rel=1e-5)
 
 
 EXTREMES = st.sampled_from([0.0, 1e6, -1e6, 1e-6, -1e-6, 1.0, -1.0, 25.0])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_count, check_positive
-from ..functional import bounded_exp, linear, log_magnitude, nac_weight
+from ..functional import bounded_exp, gated, linear, log_magnitude, nac_weight
 from ..initialisers import Init, check_init, initialise
 from ._controller import Controller
 from .cell import Cell, State
@@ -155,9 +155,10 @@ class ConfiguredNALU(Cell):
         weight, numbers = nac_weight(w_hat, m_hat), numbers[..., None, :]
         # a product and a sum: matrices so small and so many cost more as matrices
         a = (weight * numbers).sum(-1)
-        m = bounded_exp((weight * log_magnitude(numbers, self.epsilon)).sum(-1))
+        exponents = (weight * log_magnitude(numbers, self.epsilon)).sum(-1)
+        m = bounded_exp(exponents, self.bias.dtype)
         gate = gate * numbers if self.gate == "input" else gate
-        return torch.lerp(m, a, torch.sigmoid(gate.sum(-1)))
+        return gated(m, a, gate.sum(-1), self.bias.dtype)
 
     def extra_repr(self) -> str:
         return (

@@ -51,5 +51,5 @@ class GRU(AffineCell):
         of_h = h @ self.weight_h.mT
         r, z = torch.sigmoid((projected + of_h)[..., : 2 * size]).chunk(2, -1)
         n = torch.tanh(projected[..., 2 * size :] + r * (of_h[..., 2 * size :] + self.bias_n))
-        h = torch.lerp(n, h, z)
+        h = torch.lerp(n.to(h.dtype), h, z.to(h.dtype))
         return h, (h,)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._checks import check_count, check_finite
-from ..functional import bounded_exp, linear, log_magnitude
+from ..functional import bounded_exp, exponent, gated, linear, log_magnitude
 from ..nac import CITATION, NAC, NALU
 from .cell import State
 from .unit_cell import UnitCell, UnitFactory, register_cell
@@ -116,14 +116,15 @@ class NALUCell(_ArithmeticCell):
 
     def _project(self, x: Tensor, weights: Weights) -> Tensor:
         logs = log_magnitude(x, cast(NALU, self.unit).epsilon)
-        return torch.cat([linear(x, weights[1]), linear(logs, weights[0])], -1)
+        return torch.cat([linear(x, weights[1]), exponent(logs, weights[0])], -1)
 
     def _step(self, projected: Tensor, state: State, weights: Weights) -> tuple[Tensor, State]:
         (h,), size = state, self.out_features
         logs = log_magnitude(h, cast(NALU, self.unit).epsilon)
         a, gate = (projected[..., : 2 * size] + linear(h, weights[3])).chunk(2, -1)
-        m = bounded_exp(projected[..., 2 * size :] + linear(logs, weights[2]))
-        h = torch.lerp(m, a, torch.sigmoid(gate))
+        dtype = weights[2].dtype
+        m = bounded_exp(projected[..., 2 * size :] + exponent(logs, weights[2]), dtype)
+        h = gated(m, a, gate, dtype)
         return h, (h,)
 
 

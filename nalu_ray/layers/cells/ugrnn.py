@@ -38,5 +38,6 @@ class UGRNN(AffineCell):
     ) -> tuple[Tensor, State]:
         (h,) = state
         gate, update = (projected + h @ self.weight_h.mT).chunk(2, -1)
-        h = torch.lerp(torch.tanh(update), h, torch.sigmoid(gate + FORGET_OFFSET))
+        kept = torch.sigmoid(gate + FORGET_OFFSET).to(h.dtype)
+        h = torch.lerp(torch.tanh(update).to(h.dtype), h, kept)
         return h, (h,)

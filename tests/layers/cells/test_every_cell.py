@@ -86,6 +86,25 @@ def test_runs_where_its_parameters_are(name: str, device: str) -> None:
 
 
 @every_cell
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("lengths", [None, LENGTHS])
+def test_autocast_is_close(
+    name: str, device: str, dtype: torch.dtype, lengths: Tensor | None
+) -> None:
+    cell = make(name).to(device, torch.float32)
+    x = inputs(BATCH, STEPS, INPUTS).to(device, torch.float32)
+    lengths = None if lengths is None else lengths.to(device)
+    with torch.autocast(device, dtype):
+        outputs, state = cell(x, None, lengths)
+    wanted, _ = cell(x, None, lengths)
+    torch.testing.assert_close(outputs.float(), wanted, rtol=0.1, atol=0.05)
+    for slope in gradients(cell, flat(outputs, state)):
+        assert slope.isfinite().all()
+        assert slope.abs().max() > 0
+
+
+@every_cell
 def test_batch_first_is_a_matter_of_layout(name: str) -> None:
     cell, x = make(name), inputs(BATCH, STEPS, INPUTS)
     outputs, state = cell(x, lengths=LENGTHS)
