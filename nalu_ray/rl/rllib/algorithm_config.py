@@ -110,8 +110,8 @@ class ActorCriticConfig(AlgorithmConfig):
 
     def debugging(self, *, seed: int | None = NotProvided, **kwargs: Any) -> Self:
         """Sets RLlib's own fields, and a seed of any size: see :attr:`stream_seed`."""
-        given = isinstance(seed, int) and seed >= 0
-        super().debugging(seed=seed % RLLIB_SEEDS if given else seed, **kwargs)
+        folded = seed % RLLIB_SEEDS if isinstance(seed, int) and seed >= 0 else seed
+        super().debugging(seed=folded, **kwargs)
         if seed is not NotProvided:
             self._stream_seed = seed
         return self
@@ -168,8 +168,8 @@ class ActorCriticConfig(AlgorithmConfig):
     def validate(self) -> None:
         if self.rollout_fragment_length == "auto":
             raise ValueError("rollout_fragment_length='auto': a number of steps is needed")
-        if lines := list(refused(self)):
-            raise ValueError("; ".join(lines))
+        if mistakes := list(refused(self)):
+            raise ValueError("; ".join(mistakes))
         super().validate()
         if self.env != ID:
             raise ValueError(f"env={self.env!r}: {ID} is needed")
