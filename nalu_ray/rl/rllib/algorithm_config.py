@@ -39,6 +39,7 @@ class ActorCriticConfig(AlgorithmConfig):
     # Whether the loss weighs actions by how likely the learner's policy makes them.
     importance_weights = False
     runner_class: type[VectorRunner] = VectorRunner
+    _stream_seed: int | None = None  # as debugging() was given it; none in older checkpoints
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class)
@@ -59,7 +60,6 @@ class ActorCriticConfig(AlgorithmConfig):
         self.reward_scale = 1.0
         self.sparsity: Schedule = 0.0
         self.max_bad_updates = 10
-        self._stream_seed: int | None = None
         self.custom_evaluation_function = evaluate
         self.evaluation_duration = 800  # episodes; 100 of each T in the paper's range
         # A mistake in the runner shows at once, not after a minute each time.
