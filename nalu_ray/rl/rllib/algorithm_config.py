@@ -194,7 +194,7 @@ class ActorCriticConfig(AlgorithmConfig):
         if not (self.vf_loss_coeff >= 0 and math.isfinite(self.vf_loss_coeff)):
             raise ValueError(f"vf_loss_coeff={self.vf_loss_coeff!r}: 0 or more is needed")
         if self.seed is not None and not 0 <= self.seed < RLLIB_SEEDS:
-            raise ValueError(f"seed={self.seed!r}: debugging(seed=...) takes numbers from 0 on")
+            raise ValueError(f"seed={self.seed!r}: 0 to {RLLIB_SEEDS - 1}, or any by debugging()")
         clip = self.grad_clip
         if clip is not None and not (clip > 0 and math.isfinite(clip)):
             raise ValueError(f"grad_clip={clip!r}: a number above 0, or none, is needed")
