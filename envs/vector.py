@@ -105,8 +105,8 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         """(N,) fewest actions from start to target. The next step changes the array."""
         return self._batch.distance
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+    @property  # type: ignore[override]
+    def np_random(self) -> tuple[np.random.Generator, ...]:
         """(N,) generators, each drawn from when its environment is seeded and never after it.
 
         What is set, one generator for all or N, gives the first reset its random numbers.

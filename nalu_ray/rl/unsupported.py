@@ -101,12 +101,12 @@ def _callbacks(config: AlgorithmConfig) -> Iterator[str]:
             overridden = getattr(kind, name) is not getattr(RLlibCallback, name)
             if overridden and f"callbacks_{name}" not in SUPPORTED:
                 why = WHY.get(f"callbacks_{name}", "these algorithms have no use for it")
-                yield f"callbacks_class={kind.__name__}: {name} is never called: {why}"
+                yield f"callbacks_class={kind.__name__}: {name} is never called, since {why}"
 
 
 def _evaluation(config: AlgorithmConfig) -> Iterator[str]:
     if config.custom_evaluation_function is None:
-        yield "custom_evaluation_function=None: a function is needed: the runner plays rollouts"
+        yield "custom_evaluation_function=None: a function is needed, since runners sample rollouts"
     duration = config.evaluation_duration
     if not isinstance(duration, int) or duration < 1:
         yield f"evaluation_duration={duration!r}: a number of episodes, from 1 on, is needed"
@@ -121,7 +121,7 @@ def _evaluation(config: AlgorithmConfig) -> Iterator[str]:
 
 def _line(name: str, value: Any, default: Any) -> str:
     line = f"{name}={_short(value)}: only {_short(default)} is supported"
-    return f"{line}: {WHY[name]}" if name in WHY else line
+    return f"{line}, since {WHY[name]}" if name in WHY else line
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -18,7 +18,7 @@ import yaml
 from nalu_ray.results.store.store import Store
 
 from .hosts import ADDRESSES, GATEWAY, ROOT, Lab, lab
-from .up import Cluster, results
+from .up import Cluster, results, without_index
 
 pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
@@ -52,7 +52,7 @@ def shipped(hosts: Lab) -> dict[str, Any]:
             node["max_workers"] = 1
     variables = " ".join(f"{name}={value}" for name, value in AWS.items())
     config["setup_commands"].append(f"echo export {variables} >> ~/.bashrc")
-    return config
+    return without_index(config)
 
 
 @pytest.fixture(scope="module")

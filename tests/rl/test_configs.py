@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig as RLlibIMPALAConfig
@@ -57,6 +58,24 @@ def test_own_fields_survive_a_copy() -> None:
     assert (again.lambda_, again.reward_scale, again.max_bad_updates) == (0.5, 2.0, 3)
 
 
+@BOTH
+@pytest.mark.parametrize("seed", [0, 7, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**80 + 7])
+def test_a_seed_of_any_size(kind: str, seed: int) -> None:
+    """NumPy's generator takes 32 bits of it, the streams all."""
+    made = config(kind).debugging(seed=seed)
+    made.validate()
+    np.random.RandomState(made.seed + 10**6)
+    again = type(made).from_state(made.copy().get_state())
+    for of in (made, again):
+        assert of.stream_seed == seed
+        assert of.get_default_rl_module_spec().model_config["seed"] == seed
+    made.debugging(log_level="INFO")
+    assert made.stream_seed == seed
+    made.update_from_dict({"seed": 5})
+    assert made.stream_seed == 5
+    assert made.debugging(seed=None).stream_seed is None
+
+
 def test_more_than_a_rollout_makes_an_update_where_asked_for() -> None:
     assert config("impala").train_batch_size_per_learner == 40
     assert config("impala").training(train_batch_size_per_learner=80).total_train_batch_size == 80
@@ -87,6 +106,7 @@ def test_more_than_a_rollout_makes_an_update_where_asked_for() -> None:
         ("training", {"entropy_coeff": [[5, 1.0], [10, 0.0]]}, "entropy_coeff"),
         ("training", {"lr": [[0, 1.0], [10, 0.5], [5, 0.1]]}, "lr=.*steps may not fall"),
         ("training", {"lr": -1.0}, "lr=-1.0"),
+        ("debugging", {"seed": -1}, "seed=-1"),
         ("training", {"grad_clip": -0.5}, "grad_clip=-0.5"),
         ("training", {"grad_clip": 0}, "grad_clip=0"),
         ("training", {"grad_clip_by": "value"}, "grad_clip_by='value'"),

@@ -61,6 +61,16 @@ def test_a_seed_is_a_run(kind: str, build: Any) -> None:
 
 
 @BOTH
+def test_large_seeds_are_runs_of_their_own(kind: str, build: Any) -> None:
+    """Also those that are equal in their lower 32 bits."""
+    made = [build(config(kind, seed=seed)) for seed in (1, 2**32 + 1, 2**40 + 1, 2**40 + 1)]
+    told = [figures(algorithm.train()) for algorithm in made]
+    assert told[2] == told[3]
+    assert same(weights(made[2]), weights(made[3]))
+    assert not any(same(weights(made[i]), weights(made[i + 1])) for i in (0, 1))
+
+
+@BOTH
 def test_the_weights_change_only_by_updates(kind: str, build: Any) -> None:
     """What acts are the weights of the update before."""
     algorithm = build(config(kind))

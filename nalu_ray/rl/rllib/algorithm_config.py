@@ -20,6 +20,8 @@ from nalu_ray.rl.rllib.module import TimeModule, network_config
 from nalu_ray.rl.schedule import Schedule, check_schedule, scheduled
 from nalu_ray.rl.unsupported import refused
 
+RLLIB_SEEDS = 2**31
+
 
 class ActorCriticConfig(AlgorithmConfig):
     """Fields of both algorithms; :meth:`training` describes them.
@@ -37,6 +39,7 @@ class ActorCriticConfig(AlgorithmConfig):
     # Whether the loss weighs actions by how likely the learner's policy makes them.
     importance_weights = False
     runner_class: type[VectorRunner] = VectorRunner
+    _stream_seed: int | None = None  # as debugging() was given it; none in older checkpoints
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class)
@@ -105,6 +108,24 @@ class ActorCriticConfig(AlgorithmConfig):
                 setattr(self, name, value)
         return self
 
+    def debugging(self, *, seed: int | None = NotProvided, **kwargs: Any) -> Self:
+        """Sets RLlib's own fields, and a seed of any size: see :attr:`stream_seed`."""
+        folded = seed % RLLIB_SEEDS if isinstance(seed, int) and seed >= 0 else seed
+        super().debugging(seed=folded, **kwargs)
+        if seed is not NotProvided:
+            self._stream_seed = seed
+        return self
+
+    @property
+    def stream_seed(self) -> int | None:
+        """The seed of weights, starts and actions; ``seed`` is what NumPy's global generator takes.
+
+        RLlib adds a runner's number to ``seed``, and NumPy refuses one above 32 bits.
+        """
+        given = self._stream_seed
+        follows = given is not None and given % RLLIB_SEEDS == self.seed
+        return given if follows else self.seed
+
     @property
     def train_batch_size_per_learner(self) -> int:
         """One rollout makes one update, unless more is asked for."""
@@ -118,7 +139,7 @@ class ActorCriticConfig(AlgorithmConfig):
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         config = {
             "world": dict(self.env_config),
-            "seed": self.seed,
+            "seed": self.stream_seed,
             "max_seq_len": self.get_rollout_fragment_length(),
         }
         return RLModuleSpec(module_class=TimeModule, model_config=config)
@@ -147,8 +168,8 @@ class ActorCriticConfig(AlgorithmConfig):
     def validate(self) -> None:
         if self.rollout_fragment_length == "auto":
             raise ValueError("rollout_fragment_length='auto': a number of steps is needed")
-        if lines := list(refused(self)):
-            raise ValueError("; ".join(lines))
+        if mistakes := list(refused(self)):
+            raise ValueError("; ".join(mistakes))
         super().validate()
         if self.env != ID:
             raise ValueError(f"env={self.env!r}: {ID} is needed")
@@ -172,6 +193,8 @@ class ActorCriticConfig(AlgorithmConfig):
                 raise ValueError(f"{name}={value!r}: a number above 0 is needed")
         if not (self.vf_loss_coeff >= 0 and math.isfinite(self.vf_loss_coeff)):
             raise ValueError(f"vf_loss_coeff={self.vf_loss_coeff!r}: 0 or more is needed")
+        if self.seed is not None and not 0 <= self.seed < RLLIB_SEEDS:
+            raise ValueError(f"seed={self.seed!r}: 0 to {RLLIB_SEEDS - 1}, or any by debugging()")
         clip = self.grad_clip
         if clip is not None and not (clip > 0 and math.isfinite(clip)):
             raise ValueError(f"grad_clip={clip!r}: a number above 0, or none, is needed")

@@ -50,7 +50,7 @@ class VectorRunner(SingleAgentEnvRunner):
         )
         self._tell("on_environment_created", env=self.env, env_context=context)
         length = config.get_rollout_fragment_length()
-        self.collector = Collector(self.env, length, config.seed, self._name())
+        self.collector = Collector(self.env, length, config.stream_seed, self._name())
 
     def _name(self) -> str:
         """Returns this runner's place among all; one that replaces another sees other episodes."""

@@ -238,10 +238,12 @@ class ActorCriticLearner(TorchLearner):
 
 def _norm(gradients: list[Tensor], *, exact: bool) -> Tensor:
     """Returns the norm of all together, where ``exact`` also one whose square float32 lacks."""
-    norm = get_total_norm(gradients)
+    norm: Tensor = get_total_norm(gradients)
     if not exact or math.isfinite(norm):
         return norm
-    return torch.stack([torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradients]).norm()
+    each = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
+    total: Tensor = torch.linalg.vector_norm(torch.stack(each))
+    return total
 
 
 def copied(value: Any) -> Any:

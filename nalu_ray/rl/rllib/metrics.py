@@ -75,7 +75,7 @@ def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
     played = episodes(
         network_of(algorithm),
         world,
-        np.resize(np.arange(low, high + 1), config.evaluation_duration),
+        np.resize(np.arange(low, high + 1), config.evaluation_duration).tolist(),
         1,
         world.time_limit,
         greedy=not (config.evaluation_config or {}).get("explore", False),
