@@ -19,6 +19,7 @@ from nalu_ray.results.analysis.text import number, stored_column
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, RUN
+from nalu_ray.results.wording import filled
 
 __all__ = [
     "DOUBTED",
@@ -80,6 +81,7 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
         ValueError: the table selects by an extrapolation split.
     """
     selection.check(spec.selection)
+    spec = filled(spec, rows)
     frame, settings = _wanted(spec, rows), _settings(spec, rows)
     down = headings(spec.rows, settings[_ROW])
     across: tuple[Heading, ...] = (Heading("", ""),)

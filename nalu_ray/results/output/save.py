@@ -23,6 +23,7 @@ from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
+from nalu_ray.results.wording import filled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +98,7 @@ class Stored:
         drawn = []
         for spec in self.specs.figures:
             for problem, rows in problems(spec, self.rows):
-                caption = described(spec.caption, problem)
+                caption = described(filled(spec, rows).caption, problem)
                 try:
                     figure = figures.draw(spec.model_copy(update={"caption": caption}), rows)
                 except LookupError as error:
