@@ -72,7 +72,7 @@ def _values(field: str, settings: pd.DataFrame) -> list[str]:
         return []
     column = settings[field].astype(object)
     none = ["none"] if column.isna().any() else []
-    return [*sorted({stored(value) for value in column.dropna().unique()}, key=_number), *none]
+    return [*sorted({stored(value) for value in column.dropna()}, key=_number), *none]
 
 
 def _number(text: str) -> tuple[float, str]:
@@ -85,10 +85,9 @@ def _number(text: str) -> tuple[float, str]:
 def _printed(value: str) -> str:
     """A stored value for a sentence: a pair is a range."""
     items = _list(value)
-    if items is None:
-        return value
-    texts = [stored(item) for item in items]
-    return " to ".join(texts) if len(texts) == 2 else ", ".join(texts)
+    texts = [value] if items is None else [stored(item) for item in items]
+    text = " to ".join(texts) if len(texts) == 2 else ", ".join(texts)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _list(value: str) -> list[Any] | None:
@@ -127,7 +126,8 @@ def _measure(measure: Measure, say: Callable[[str], str], settings: pd.DataFrame
     changes: dict[str, Any] = {"label": say(measure.label)}
     if measure.percent_of_zero is not None:
         limit = _limit(measure.percent_of_zero, settings)
-        changes |= {"scale": 100 * (2 * limit + 1) / (limit * (limit + 1)), "percent_of_zero": None}
+        scale = 100 * (2 * limit + 1) / (limit * (limit + 1)) if limit > 0 else math.nan
+        changes |= {"scale": scale, "percent_of_zero": None}
     return measure.model_copy(update=changes)
 
 
@@ -141,7 +141,9 @@ def _range(field: str, settings: pd.DataFrame) -> tuple[float, float] | None:
     """The range that a field holds, as a pair or as its limit to both sides; none if several."""
     values = _values(field, settings)
     items = _list(values[0]) if len(values) == 1 else None
-    if items is not None and len(items) == 2:
-        return float(items[0]), float(items[1])
-    limit = _limit(field, settings)
-    return (-limit, limit) if math.isfinite(limit) else None
+    if items is None:
+        limit = _limit(field, settings)
+        low, high = -limit, limit
+    else:
+        low, high = (_number(stored(item))[0] for item in items) if len(items) == 2 else (0.0, 0.0)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None

@@ -223,3 +223,15 @@ def test_rows_without_the_field_leave_its_name() -> None:
 def test_stored_values_are_text_and_no_templates() -> None:
     rows = rows_of("identity", {}).assign(train_limit="{test_limit} {0.__class__}", batch="[[[")
     assert filled(small("{train_limit} {batch}"), rows).caption == "{test_limit} {0.__class__} [[["
+
+
+@pytest.mark.parametrize("value", [0, -3, "nan", "1e999", "[1]", "[1, null]", "[[", "\x1b"])
+def test_a_damaged_field_ends_nothing(value: object) -> None:
+    points = [("mae", "extrapolation", 1.0), ("mse", "interpolation", 1.0)]
+    rows = rows_of("identity", {}, logged=[*points, ("absolute_error", "figure", 1.0)])
+    damaged = [value] * len(rows)
+    rows = rows.assign(x=1.0, train_limit=damaged, test_limit=damaged)
+    table = build(spec_of("identity", "identity"), rows)
+    assert captions(table)[0].isprintable()
+    figure = figures.draw(spec_of("identity", "identity", FigureSpec), rows)
+    assert figures.encode(figure, "svg")
