@@ -1,7 +1,8 @@
 """Tables and figures as data: what a task declares and :mod:`nalu_ray.results` interprets.
 
 The specifications travel with the stored rows as JSON, so that a table is rebuilt anywhere, without
-the task's code, torch or Ray.
+the task's code, torch or Ray. Captions and labels name fields of the settings in braces, and
+:mod:`nalu_ray.results.wording` writes the rows' values there.
 """
 
 from __future__ import annotations
@@ -72,6 +73,11 @@ class Measure(_Spec):
     statistic: Literal["selected", "mean", "median"] = "selected"
     relative_to: str | None = Field(None, description="metric whose median over seeds is 100")
     scale: float = 1.0
+    percent_of_zero: str | None = Field(
+        None,
+        description="setting's field L: in percent of the mean absolute error of predicting 0 for "
+        "the integers -L to L",
+    )
     format: str = Field(
         ".1f",
         pattern=r"^,?\.[0-9]{1,2}[efg]$",
@@ -122,6 +128,12 @@ class TableSpec(_Spec):
     paired_with: str | None = Field(
         None, description="model that the others are compared with seed by seed, if stored"
     )
+    words: dict[str, dict[str, str]] = Field(
+        {}, description="setting's field -> value as stored -> what texts say for {field}"
+    )
+    paper: dict[str, str] = Field(
+        {}, description="setting's field -> the paper's value: the caption names what differs"
+    )
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one table a combination of values"
     )
@@ -164,13 +176,21 @@ class FigureSpec(_Spec):
     relative_to: str | None = None
     selection: Selection = Field(Selection(), description="picks one setting a line, by its median")
     shade: tuple[float, float] | str | None = Field(
-        None, description="training range on the x axis, or the setting's field that holds it"
+        None,
+        description="training range on the x axis, or the setting's field that holds it, or its "
+        "limit to both sides",
     )
     x_label: str
     y_label: str
     log_x: bool = False
     log_y: bool = False
     select_step: bool = Field(False, description="only the last logged step of each seed (x = 'x')")
+    words: dict[str, dict[str, str]] = Field(
+        {}, description="setting's field -> value as stored -> what texts say for {field}"
+    )
+    paper: dict[str, str] = Field(
+        {}, description="setting's field -> the paper's value: the caption names what differs"
+    )
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one figure a combination of values"
     )

@@ -31,6 +31,7 @@ PROBLEM = (
     "c",
     "show",
 )
+PAPER = {"size": "5", "instructions": "[5, 12]", "test_instructions": "[5, 25]"}
 LAST = Selection(metric="inexact", split="interpolation", step="last")
 SPLITS = {
     "interpolation": "trained T",
@@ -84,6 +85,7 @@ def _figure(name: str, metric: str, split: str, caption: str, y_label: str) -> F
         panels=ALGORITHMS,
         selection=LAST,
         shade="instructions",
+        paper=PAPER,
         x_label="T",
         y_label=y_label,
         select_step=True,
@@ -105,8 +107,10 @@ class GridworldTask(Task[GridworldSetting]):
             name="gridworld",
             caption="Arriving at T exactly, as a share of the episodes where it is possible; the "
             "reward; how far the arrival is from T; the share that never arrives. "
-            "Greedy, unless actions are drawn. Each seed's agent is the one that was best on "
-            "trained T during training.",
+            "Greedy, unless actions are drawn. Trained T: {instructions}; other T: the rest of "
+            "{test_instructions}; episodes of up to {test_time_limit}. Each seed's agent is the "
+            "one that was best on trained T during training.",
+            paper=PAPER,
             rows=VARIANTS,
             columns=ALGORITHMS,
             measures=_measures(),
@@ -117,7 +121,9 @@ class GridworldTask(Task[GridworldSetting]):
         ),
     )
     figures = (
-        _figure("gridworld", "reward", "greedy", "Reward by instruction T, greedy.", "reward"),
+        _figure(
+            "gridworld", "reward", "greedy", "Reward by instruction T, greedy: {m} at T.", "reward"
+        ),
         _figure(
             "gridworld_exact", "exact", "greedy", "Share of exact arrivals, greedy.", "exact share"
         ),
@@ -125,7 +131,7 @@ class GridworldTask(Task[GridworldSetting]):
             "gridworld_arrival",
             "time",
             "greedy",
-            "Time of arrival; one that never arrives counts as the time limit.",
+            "Time of arrival; one that never arrives counts as {test_time_limit}.",
             "time of arrival",
         ),
         _figure(
@@ -135,7 +141,7 @@ class GridworldTask(Task[GridworldSetting]):
             "gridworld_learning",
             "exact",
             "validation",
-            "Share of exact arrivals on trained T during training, greedy.",
+            "Share of exact arrivals on trained T, {instructions}, during training, greedy.",
             "exact share",
         ).model_copy(
             update={

@@ -86,8 +86,9 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
         TableSpec(
             name="identity",
             number=5,
-            caption="Mean absolute error of reconstructing the integers -1000 to 1000 after "
-            "training on -5 to 5; 500 is predicting 0 everywhere, and the percentage is of that.",
+            caption="Mean absolute error of reconstructing the integers -{test_limit} to "
+            "{test_limit} after training on -{train_limit} to {train_limit}; the percentage is of "
+            "the error of predicting 0 everywhere.",
             rows=Axis(field="layer", labels=ACTIVATIONS),
             measures={
                 "error": Measure(
@@ -102,12 +103,13 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
                     split="extrapolation",
                     label="% Error",
                     statistic="mean",
-                    scale=100 / 500,
+                    percent_of_zero="test_limit",
                     format=".1f",
                 ),
             },
             layout="columns",
             selection=Selection(step="last"),
+            paper={"train_limit": "5", "test_limit": "1000"},
             problem=PROBLEM,
         ),
     )
@@ -119,7 +121,8 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
             metric="absolute_error",
             split="figure",
             lines=Axis(field="layer", labels=ACTIVATIONS),
-            shade=(-5.0, 5.0),
+            shade="train_limit",
+            paper={"train_limit": "5", "figure_limit": "20"},
             x_label="input",
             y_label="mean absolute error",
             select_step=True,

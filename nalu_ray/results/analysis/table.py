@@ -19,6 +19,7 @@ from nalu_ray.results.analysis.text import number, stored_column
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.results.store.rows import COMPLETED, RUN, setting_fields
+from nalu_ray.results.wording import filled
 
 __all__ = [
     "DOUBTED",
@@ -111,6 +112,7 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
         ValueError: the table selects by an extrapolation split.
     """
     selection.check(spec.selection)
+    spec = filled(spec, rows)
     frame, settings = _wanted(spec, rows), _settings(spec, rows)
     down = headings(spec.rows, settings[_ROW])
     across: tuple[Heading, ...] = (Heading("", ""),)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from nalu_ray.results.analysis.budgets import Spent, describe
 from nalu_ray.results.analysis.curves import Curve, Panel, panels
 from nalu_ray.results.analysis.table import Heading
+from nalu_ray.results.drawing import new_figure, our_settings
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.atomic import write_bytes
+from nalu_ray.results.wording import filled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".pdf")
 
@@ -30,20 +29,6 @@ SUFFIXES = (".png", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))
 
-STYLE: Any = {
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#666666",
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "nalu_ray",
-}
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
@@ -61,11 +46,11 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
     Raises:
         LookupError: no row is of the figure's metric and split.
     """
+    spec = filled(spec, rows)
     found = panels(spec, rows)
-    spec = spec.model_copy(update={"shade": _shaded(spec, rows)})
     if not found:
         raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
-    with mpl.rc_context(STYLE):
+    with our_settings():
         return _draw(spec, found)
 
 
@@ -81,7 +66,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
 def encode(figure: Figure, kind: str) -> bytes:
     """Returns a figure as ``png``, ``pdf`` or ``svg``."""
     buffer = io.BytesIO()
-    with mpl.rc_context(STYLE):
+    with our_settings():
         figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
     return buffer.getvalue()
 
@@ -91,8 +76,7 @@ def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
     across = min(3, len(found))
     down = math.ceil(len(found) / across)
     size = (7.2, 4.4) if len(found) == 1 else (3.0 * across + 1.4, 2.4 * down + 0.9)
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(*size)
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for axes, panel in zip(grid.flat, found, strict=False):
         _panel(axes, spec, panel, lines)
@@ -104,14 +88,6 @@ def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
     text = _literal(f"{spec.caption} {_about(spec, found)}")
     figure.suptitle(textwrap.fill(text, int(size[0] * 16)), fontsize=8, ha="left", x=0.01)
     return figure
-
-
-def _shaded(spec: FigureSpec, rows: pd.DataFrame) -> tuple[float, float] | None:
-    """The range to shade; from the rows, which are of one problem, where a field holds it."""
-    if not isinstance(spec.shade, str):
-        return spec.shade
-    stored = list(rows[spec.shade].dropna()) if spec.shade in rows else []
-    return tuple(json.loads(stored[0])) if stored else None
 
 
 def _lines(spec: FigureSpec, found: tuple[Panel, ...]) -> dict[Heading, dict[str, Any]]:

@@ -26,6 +26,7 @@ from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
+from nalu_ray.results.wording import filled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -153,7 +154,7 @@ class Stored:
         for spec in self.specs.figures:
             parts = [(s, *item) for s, rows in self._sweeps(spec) for item in problems(spec, rows)]
             for sweep, problem, rows in parts:
-                caption = described(spec.caption, problem, sweep)
+                caption = described(filled(spec, rows).caption, problem, sweep)
                 try:
                     figure = figures.draw(spec.model_copy(update={"caption": caption}), rows)
                 except LookupError as error:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from nalu_ray.results.output.figures import COLOURS, STYLE
+from nalu_ray.results.drawing import new_figure, our_settings
+from nalu_ray.results.output.figures import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _ACROSS = 3
 
@@ -56,11 +55,9 @@ def series_lines(series: Series) -> list[str]:
 
 def draw_series(found: Sequence[Series], title: str = "") -> Figure:
     """Draws the images of each series from left to right, and below them the numbers after each."""
-    with mpl.rc_context(STYLE):
+    with our_settings():
         longest = max(len(series.images) for series in found)
-        size = (0.36 * longest + 1.6, 3.0 * len(found) + 0.3)
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(0.36 * longest + 1.6, 3.0 * len(found) + 0.3)
         heights = [1, 6] * len(found)
         grid = figure.subplots(
             len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights}
@@ -109,9 +106,8 @@ def draw(traces: Sequence[Trace], title: str = "") -> Figure:
     """Draws a panel for each text: its words from left to right, the number after each."""
     across = min(_ACROSS, len(traces))
     down = math.ceil(len(traces) / across)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(2.6 * across + 0.4, 2.0 * down + 0.4), layout="constrained")
-        FigureCanvasAgg(figure)
+    with our_settings():
+        figure = new_figure(2.6 * across + 0.4, 2.0 * down + 0.4)
         grid = figure.subplots(down, across, squeeze=False)
         for axes, trace in zip(grid.flat, traces, strict=False):
             _panel(axes, trace)

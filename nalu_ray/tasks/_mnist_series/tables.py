@@ -8,6 +8,8 @@ from nalu_ray.tasks._models import MODELS
 
 RULE = Selection(metric="mae", split="validation")
 PROBLEM = ("length", "test_images")
+TRAINED = "Trained on series of {length}, tested with the first {test_images} test images."
+PAPER = {"length": "10"}
 HALVED = (
     "The published errors are twice the usual ones, as constant predictors show (docs/mnist.md): "
     "each stands as printed, then halved."
@@ -46,7 +48,8 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
             name=f"mnist_{task}_{metric}",
             number=number,
             caption=f"MNIST {task}: percent of single digits recognised, and {error} of the {noun} "
-            f"on series of test digits, by their length. {HALVED}",
+            f"on series of test digits, by their length. {TRAINED} {HALVED}",
+            paper=PAPER,
             rows=MODELS,
             measures=accuracy
             | {
@@ -69,7 +72,7 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
     ]
     exact = TableSpec(
         name=f"mnist_{task}_exact",
-        caption=f"MNIST {task}: percent of series whose {noun} are right once rounded.",
+        caption=f"MNIST {task}: percent of series whose {noun} are right once rounded. {TRAINED}",
         rows=MODELS,
         measures={
             f"exact_{length}": Measure(
@@ -93,7 +96,7 @@ def figures(task: str) -> tuple[FigureSpec, ...]:
     return (
         FigureSpec(
             name=f"mnist_{task}_length",
-            caption="Error against the length of the series; networks were trained at 10.",
+            caption="Error against the length of the series; networks were trained at {length}.",
             metric="absolute_error",
             split="test",
             lines=MODELS,
@@ -108,7 +111,7 @@ def figures(task: str) -> tuple[FigureSpec, ...]:
         ),
         FigureSpec(
             name=f"mnist_{task}_learning",
-            caption="Error on series of 1000 test digits while training on series of 10.",
+            caption="Error on series of 1000 test digits while training on series of {length}.",
             metric="mae_1000",
             split="test",
             x="step",

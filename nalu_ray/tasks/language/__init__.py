@@ -35,6 +35,12 @@ MODELS = Axis(
 # the paper has one column; which of the ways its NAC and NALU took, it does not say
 COLUMNS = Axis(field="combine", labels=COMBINE, published=dict.fromkeys(COMBINE, "mae"))
 PROBLEM = ("division",)
+WORDS = {
+    "division": {
+        "fixed": "one division into training, validation and test for all seeds",
+        "seed": "each seed its own division into training, validation and test",
+    }
+}
 RULE = Selection(metric="mae", split="validation")
 ERRORS = {
     split: Measure(metric="mae", split=split, label=label, format=".3g")
@@ -56,21 +62,23 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         TableSpec(
             name="language",
             number=3,
-            caption="Translating number words: mean absolute error, by what the head over the LSTM "
-            "reads. The published LSTM sums states; of NAC and NALU the paper does not say it.",
+            caption="Translating number words, {division}: mean absolute error, by what the head "
+            "over the LSTM reads. The published LSTM sums states; of NAC and NALU the paper does "
+            "not say it.",
             rows=MODELS,
             columns=COLUMNS,
             measures=ERRORS,
             layout="subrows",
             selection=RULE,
             models="rows",
+            words=WORDS,
             problem=PROBLEM,
         ),
         TableSpec(
             name="language_states",
             number=11,
-            caption="Translating number words with an LSTM and a linear layer: mean absolute error "
-            "from the final state and from the sum of states.",
+            caption="Translating number words with an LSTM and a linear layer, {division}: mean "
+            "absolute error from the final state and from the sum of states.",
             rows=Axis(
                 field="combine",
                 labels={way: f"LSTM, {COMBINE[way]}" for way in ("last", "sum")},
@@ -84,11 +92,12 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             layout="subrows",
             selection=RULE,
             models="rows",
+            words=WORDS,
             problem=PROBLEM,
         ),
         TableSpec(
             name="language_exact",
-            caption="Numbers that are right once rounded, in percent.",
+            caption="Numbers that are right once rounded, {division}, in percent.",
             rows=MODELS,
             columns=COLUMNS,
             measures={
@@ -98,13 +107,14 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             layout="subrows",
             selection=RULE,
             models="rows",
+            words=WORDS,
             problem=PROBLEM,
         ),
     )
     figures = (
         FigureSpec(
             name="language_learning",
-            caption="Test error while training.",
+            caption="Test error while training, {division}.",
             metric="mae",
             split="test",
             x="step",
@@ -115,6 +125,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             x_label="training step",
             y_label="mean absolute error",
             log_y=True,
+            words=WORDS,
             problem=PROBLEM,
         ),
     )

@@ -50,8 +50,9 @@ class ParityTask(SupervisedTask[ParitySetting]):
         TableSpec(
             name="parity",
             number=4,
-            caption="MNIST parity: percent of test images whose even digits are counted right, by "
-            "the layer before the softmax; the median over seeds.",
+            caption="MNIST parity: percent of {test_size} test images whose even digits are "
+            "counted right, by the layer before the softmax; the median over seeds. Digits are at "
+            "least {min_distance} pixels apart.",
             rows=LAYERS,
             measures={
                 "accuracy": Measure(
@@ -72,7 +73,7 @@ class ParityTask(SupervisedTask[ParitySetting]):
     figures = (
         FigureSpec(
             name="parity_learning",
-            caption="Test accuracy while training.",
+            caption="Test accuracy while training; digits at least {min_distance} pixels apart.",
             metric="accuracy",
             split="test",
             x="step",

@@ -30,7 +30,12 @@ from nalu_ray.tasks.program.network import (
 from nalu_ray.training.metrics import mean_over_examples
 
 SPLITS = {"interpolation": "train", "validation": "validation", "test": "test"}  # Figures 4, 6
-DIGITS = "Train, validation and test: numbers of 2, 3 and 4 digits unless said otherwise."
+DIGITS = (
+    "Train, validation and test: numbers of up to {train_digits}, of {validation_digits} and of "
+    "{test_digits} digits."
+)
+PAPER = {"train_digits": "2", "validation_digits": "3", "test_digits": "4"}
+WORDS = {"variant": {"addition": "Sums of two numbers", "program": "Programs of nesting {nesting}"}}
 METRICS = {"digits": "matching digits", "exact": "exact"}
 PROBLEM = ("variant", "nesting", "train_digits", "validation_digits", "test_digits")
 MODELS = Axis(
@@ -39,7 +44,10 @@ MODELS = Axis(
 )
 VARIANTS = Axis(
     field="variant",
-    labels={"addition": "Addition (Figure 6)", "program": "Programs (Figure 4)"},
+    labels={
+        "addition": "Addition (Figure 6)",
+        "program": "Programs of nesting {nesting} (Figure 4)",
+    },
 )
 # three digits are extrapolation too, so they do not select, though the paper says "validation"
 RULE = Selection(metric="rmse", split="interpolation", step="last")
@@ -58,7 +66,7 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
     tables = (
         TableSpec(
             name="program",
-            caption="Program evaluation: digits of the rounded result that match (right-aligned), "
+            caption="{variant}: digits of the rounded result that match (right-aligned), "
             f"and results without any error, in percent. {DIGITS}",
             rows=MODELS,
             measures={
@@ -74,6 +82,8 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
                 for split, shown in SPLITS.items()
             },
             layout="columns",
+            words=WORDS,
+            paper=PAPER,
             selection=RULE,
             problem=PROBLEM,
         ),
@@ -83,6 +93,7 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
             name=f"program_{shown}",
             number="4, 6",
             caption=f"Program evaluation while training, on {shown} numbers. {DIGITS}",
+            paper=PAPER,
             metric="digits",
             split=split,
             x="step",

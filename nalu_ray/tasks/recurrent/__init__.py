@@ -31,6 +31,8 @@ from nalu_ray.training.replicas import Replicas
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
+SETS = "Trained on sequences of {length}, extrapolated to {test_length}."
+PAPER = {"inputs": "10", "length": "10", "test_length": "1000"}
 OPERATIONS = Axis(
     field="op",
     labels={
@@ -64,17 +66,19 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             name="recurrent",
             number=9,
             caption="Recurrent arithmetic, mean squared error relative to a randomly initialised "
-            "LSTM.",
+            "LSTM of {reference_hidden} units. " + SETS,
             rows=MODELS,
             columns=OPERATIONS,
             measures=RELATIVE,
             models="rows",
+            paper=PAPER,
             problem=PROBLEM,
         ),
         TableSpec(
             name="recurrent_summary",
             number=1,
-            caption="Recurrent half: mean squared error relative to a randomly initialised LSTM.",
+            caption="Recurrent half: mean squared error relative to a randomly initialised LSTM of "
+            "{reference_hidden} units. " + SETS,
             rows=OPERATIONS.model_copy(update={"labels": SUMMARY_OPERATIONS, "others": False}),
             columns=Axis(
                 field="layer",
@@ -85,14 +89,21 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
                 },
             ),
             measures=RELATIVE,
+            paper=PAPER,
             problem=PROBLEM,
         ),
         TableSpec(
             name="recurrent_raw",
             number=8,
-            caption="Recurrent arithmetic, raw mean squared error: T on the first training batch, "
-            "I and E on sequences of the trained and of the extrapolated length; Random is a "
-            "randomly initialised LSTM (median over seeds).",
+            caption="Recurrent arithmetic, raw mean squared error: T on {shared_inputs}, I and E "
+            "on sequences of the trained and of the extrapolated length; Random is a randomly "
+            "initialised LSTM of {reference_hidden} units (median over seeds). " + SETS,
+            words={
+                "shared_inputs": {
+                    "false": "the first training batch",
+                    "true": "a batch of each seed's own that is none of training",
+                }
+            },
             rows=MODELS,
             columns=OPERATIONS,
             measures={
@@ -103,6 +114,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             reference="random_mse",
             reference_by=("reference_hidden",),
             models="rows",
+            paper=PAPER,
             problem=PROBLEM,
         ),
     )

@@ -36,6 +36,11 @@ __all__ = ["OPERATIONS", "TASK", "StaticSetting", "StaticTask"]
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "train_range", "test_range")
+SETS = (
+    "{inputs} inputs, {train_range} while training and {test_range} beyond; a and b sum {section} "
+    "of them each."
+)
+PAPER = {"inputs": "100"}
 ROWS = Axis(
     field="op",
     labels={
@@ -78,7 +83,8 @@ class StaticTask(SupervisedTask[StaticSetting]):
         TableSpec(
             name="static",
             number=7,
-            caption="Static arithmetic, mean squared error relative to random initialisation.",
+            caption="Static arithmetic, mean squared error relative to random initialisation. "
+            + SETS,
             rows=ROWS,
             columns=COLUMNS,
             measures={
@@ -88,13 +94,14 @@ class StaticTask(SupervisedTask[StaticSetting]):
                 for split, label in SPLITS.items()
             },
             solved_below="solved_mse",
+            paper=PAPER,
             problem=PROBLEM,
         ),
         TableSpec(
             name="static_raw",
             number=6,
             caption="Static arithmetic, raw mean squared error; Random is a randomly initialised "
-            "model of the same task (median over seeds).",
+            "linear network of {hidden} hidden units (median over seeds). " + SETS,
             rows=ROWS,
             columns=COLUMNS,
             measures={
@@ -105,6 +112,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             reference="random_mse",
             reference_by=("hidden",),
             solved_below="solved_mse",
+            paper=PAPER,
             problem=PROBLEM,
         ),
     )
