@@ -41,6 +41,12 @@ HEAD_START = "head_start_ray_commands"
 Change = Callable[[dict[str, Any]], Any]
 
 
+@pytest.fixture(autouse=True)
+def no_token(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies in the home of who runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
 class NoAliases(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -280,6 +286,28 @@ def test_each_mistake_is_named(case: str, tmp_path: Path) -> None:
     change(config)
     (line,) = checked(tmp_path, config).mistakes
     assert line.startswith(expected)
+
+
+def test_a_token_that_others_may_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("secret")
+    for mode, expected in {
+        0o644: [
+            "file_mounts: ~/.ray/auth_token has mode 644: others may read the token; chmod 600"
+        ],
+        0o620: [
+            "file_mounts: ~/.ray/auth_token has mode 620: others may read the token; chmod 600"
+        ],
+        0o600: [],
+    }.items():
+        token.chmod(mode)
+        assert checked(tmp_path, load(AWS)).mistakes == expected
+    token.unlink()
+    assert checked(tmp_path, load(AWS)).mistakes == []
 
 
 def test_all_mistakes_at_once_and_exit_2(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 START = ("head_start_ray_commands", "worker_start_ray_commands")
@@ -27,10 +30,25 @@ def mistakes(config: dict[str, Any], allow_open: bool) -> Iterator[str]:
         yield from _start(field, config.get(field))
         if not allow_open:
             yield from _dashboards(field, config.get(field) or [])
-    if not any(str(target).endswith(_TOKEN_FILE) for target in config.get("file_mounts", {})):
-        yield f"file_mounts: no ~/{_TOKEN_FILE}; the nodes would have no token"
+    yield from _token(config.get("file_mounts", {}))
     if not allow_open:
         yield from _groups(config)
+
+
+def _token(mounts: dict[str, Any]) -> Iterator[str]:
+    sources = [src for target, src in mounts.items() if str(target).endswith(_TOKEN_FILE)]
+    if not sources:
+        yield f"file_mounts: no ~/{_TOKEN_FILE}; the nodes would have no token"
+    for source in sources:
+        path = Path(os.path.expanduser(str(source)))
+        if path.exists() and readable_by_others(path):
+            mode = stat.S_IMODE(path.stat().st_mode)
+            yield f"file_mounts: {source} has mode {mode:o}: others may read the token; chmod 600"
+
+
+def readable_by_others(path: Path) -> bool:
+    """Whether anybody but its owner may read or write a file."""
+    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _start(field: str, commands: list[str] | None) -> Iterator[str]:

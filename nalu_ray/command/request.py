@@ -46,7 +46,8 @@ examples:
   python -m nalu_ray.tune static --help
       the fields of a task
 
-exit codes: 0 all done, 1 some seeds failed, 2 bad usage, 130 Ctrl-C, 143 terminated
+exit codes: 0 all done, 1 some seeds failed, 2 bad usage, 3 stopped by storage or Ray (the same
+command goes on), 130 Ctrl-C, 143 terminated
 """
 # flag -> the package that it needs
 OPEN_FILES = 1024

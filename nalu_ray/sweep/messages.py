@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import warnings
@@ -31,8 +30,7 @@ class Messages(logging.Handler):
         text = printable(text, keep="\n")
         if text not in self.told:
             self.told.add(text)
-            with contextlib.suppress(Exception):  # who warns must not fail for who listens
-                self.tell(text)
+            self.tell(text)
 
     def __enter__(self) -> Messages:
         # one that captured already stays in charge: the outer one passes everything on

@@ -95,7 +95,7 @@ def spoiled_midway(
         before = contents(folder)
         restore = spoil(folder)
         code, text = finish(process)
-    assert code == 2, text
+    assert code == 3, text
     (error,) = [line for line in text.splitlines() if line.startswith("error: ")]
     assert str(folder) in error
     assert reason in error

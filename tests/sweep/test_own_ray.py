@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,57 @@ def test_a_part_of_ray_that_dies(
     assert before < files()
     assert call(f"{SLOW} --local --out whole", capsys)[0] == 0
     pd.testing.assert_frame_equal(rows(), rows("whole"))
+
+
+HOLDER = """
+import time, ray
+started = ray.init(address="local", num_cpus=1, _memory=2**33, object_store_memory=100 * 2**20)
+print(started.address_info["gcs_address"], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def anothers() -> Iterator[subprocess.Popen[str]]:
+    """A Ray that another process has started; the address is its first line."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "disabled"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    yield holder
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) == holder.pid:
+                process.kill()
+    holder.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+@needs_proc
+@pytest.mark.parametrize("victim", ["raylet", "gcs_server"])
+def test_a_part_of_anothers_ray_that_dies(
+    victim: str, anothers: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As at the loss of a head, or of the node that the driver runs on."""
+    assert anothers.stdout
+    address = anothers.stdout.readline().strip()
+    process = command(f"{SLOW} --address {address}")
+    until(files, 120)
+    of_session(anothers.pid, victim)[0].kill()
+    out, err = process.communicate(timeout=180)
+    assert "Traceback" not in out + err
+    assert process.returncode == 3, out + err
+    assert re.fullmatch(
+        rf"error: Ray's .*{victim}.* has ended .*, the same command goes on", err.strip()
+    )
+    until(lambda: not alive(process.pid))
+    assert not Path("results", TUNE).exists()
+    assert call(f"{SLOW} --local", capsys)[0] == 0
 
 
 # -- one that does not start -----------------------------------------------------------------------

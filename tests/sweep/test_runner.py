@@ -280,7 +280,7 @@ def test_a_node_that_comes_with_other_code_ends_the_sweep(
     monkeypatch.setattr(driver, "code_digest", lambda: "abc")
     monkeypatch.setattr(driver, "RETRIES", 0)
     code, text = call(f"fake layer=a lr=1 seeds=1 --address {cluster} -q", capsys)
-    assert code == 2
+    assert code == 3
     assert "has other code" in text
     assert "than this command (abc): copy one state of it to all; what was finished" in text
     assert files() == set()

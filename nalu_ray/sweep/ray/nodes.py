@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterable
@@ -49,7 +50,8 @@ def check_nodes(store: Store, task: str) -> None:
         answers = ask(path)
     finally:
         if store.folder is not None:
-            os.remove(path)
+            with contextlib.suppress(OSError):  # a folder that is gone is told by who writes next
+                os.remove(path)
     if mistakes := _mistakes(here, answers, store.out):
         raise ConfigError(mistakes)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 from ray._private import ray_constants
 
+from nalu_ray.cluster.exposure import readable_by_others
 from nalu_ray.config import ConfigError
 from nalu_ray.sweep.ray.failures import describe
 from nalu_ray.sweep.ray.liveness import muted
@@ -86,11 +86,6 @@ def private_token() -> None:
         return
     with os.fdopen(number, "w") as file:
         file.write(secrets.token_hex(32))
-
-
-def readable_by_others(path: Path) -> bool:
-    """Whether anybody but the owner may read or write a file."""
-    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _raise_files_limit() -> None:

@@ -52,8 +52,8 @@ def describe(spec: TrialSpec) -> str:
     asked = {"CPU": spec.share * (1 + spec.processes), "GPU": spec.gpus, "memory": spec.memory}
     there, free = ray.cluster_resources(), ray.available_resources()
     return (
-        f"waiting for a place: a trial asks for {amounts(asked)}; of {amounts(there)} there is "
-        f"{amounts(free, there)} free; {'; '.join(holders()) or 'no job holds the rest'}"
+        f"waiting for a place: a trial asks for {amounts(asked)}; free: {amounts(free, there)}, "
+        f"of {amounts(there)}; held: {', '.join(holders()) or 'nothing, by any job'}"
     )
 
 
@@ -79,10 +79,10 @@ def holders() -> list[str]:
         held = _held()
         names = {job.job_id: job.entrypoint for job in state.list_jobs(timeout=_ANSWER_SECONDS)}
     except Exception as error:  # the dashboard answers it, and there may be none
-        return [f"who holds the rest is not known ({type(error).__name__})"]
+        return [f"not known by whom ({type(error).__name__})"]
     names[ray.get_runtime_context().get_job_id()] = "this process"
     return [
-        f"{amounts(taken)} held by job {job} ({names.get(job) or 'a driver'})"
+        f"{amounts(taken)} by job {job} ({names.get(job) or 'a driver'})"
         for job, taken in sorted(held.items())
         if amounts(taken) != "nothing"
     ]
