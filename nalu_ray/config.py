@@ -53,6 +53,8 @@ class Setting(BaseModel):
             value = getattr(self, name)
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
                 raise ValueError(f"{name}: a whole number of at most 64 bits is needed")
+            if isinstance(value, list | tuple | dict):
+                value = json.dumps(value, default=str)
             if isinstance(value, str):
                 check_text(name, value)
         return self
