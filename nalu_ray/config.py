@@ -67,6 +67,8 @@ class Setting(Plain):
     def _can_be_stored(self) -> Setting:
         for name in type(self).model_fields:
             value = getattr(self, name)
+            if isinstance(value, list | tuple | dict):
+                value = json.dumps(value, default=str)
             if isinstance(value, str):
                 check_text(name, value)
         return self

@@ -37,7 +37,7 @@ examples:
   python -m nalu_ray.predict mnist_counting --figure counts.png --examples 1
       a series of test images, the counts after each
 
-exit codes: 0 told, 2 bad usage
+exit codes: 0 told, 2 bad usage, 3 the results cannot be read
 """
 
 

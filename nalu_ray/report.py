@@ -71,7 +71,7 @@ def _unknown(word: str) -> str:
 
 def _report(arguments: argparse.Namespace) -> int:
     store = Store(arguments.out)
-    found = [_load(store, name) for name in _names(store, arguments.task)]
+    found = _load(store, _names(store, arguments.task))
     uri = "://" in arguments.out
     target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
     kind: str | None = arguments.format
@@ -101,11 +101,12 @@ def _names(store: Store, task: str | None) -> list[str]:
     return names if task is None else [task]
 
 
-def _load(store: Store, name: str) -> Stored:
-    stored = Stored.load(store, name)
-    if stored is None:
-        raise ConfigError([f"{name}: no rows in {store.out} that can be read"])
-    return stored
+def _load(store: Store, names: Sequence[str]) -> list[Stored]:
+    """Reads tasks; one whose files are none of ours, each named, does not keep others back."""
+    found = [stored for name in names if (stored := Stored.load(store, name)) is not None]
+    if not found:
+        raise ConfigError([f"{', '.join(names)}: no rows in {store.out} that can be read"])
+    return found
 
 
 def _console() -> Console:

@@ -34,7 +34,7 @@ examples:
   python -m nalu_ray.watch gridworld --t 19 --save agent.gif
       an animation, in place of playing it here
 
-exit codes: 0 shown, 2 bad usage, 130 Ctrl-C
+exit codes: 0 shown, 2 bad usage, 3 the results cannot be read, 130 Ctrl-C
 """
 
 

@@ -6,6 +6,7 @@ All but the tests of the digits themselves use four small files in MNIST's place
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -32,7 +33,7 @@ import torch
 import torchvision
 
 from nalu_ray.data import __main__ as command
-from nalu_ray.data import _sources, mnist
+from nalu_ray.data import _locks, _sources, mnist
 from nalu_ray.data._known import KnownFile, Report, WrongFile
 from nalu_ray.data._sources import Save, SourceError
 
@@ -323,6 +324,54 @@ def test_a_wrong_file_is_replaced_by_a_packed_one(good: Good, raw: Path, tmp_pat
     mnist.fetch(tmp_path)
     assert_complete(tmp_path)
     assert not good.asked
+
+
+PLACES = {"pipe": os.mkfifo, "folder": Path.mkdir, "nothing": lambda path: path.symlink_to("no")}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_is_no_file_hangs_and_blocks_nothing(
+    good: Good, raw: Path, tmp_path: Path, suffix: str, kind: str
+) -> None:
+    """A pipe would be waited for; a folder, also one in the way of what is set aside."""
+    path = raw / f"{TRAIN_LABELS}{suffix}"
+    PLACES[kind](path)
+    (raw / f"{TRAIN_LABELS}{suffix}.wrong").mkdir()
+    mnist.fetch(tmp_path)
+    assert good.asked == [NAMES]
+    assert_complete(tmp_path)
+
+
+def test_a_file_system_without_locks_has_one_by_a_file(
+    good: Good, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(_locks.fcntl, "flock", none)
+    monkeypatch.setattr(mnist, "LOCK_SECONDS", 0.1)
+    lock = _locks.lock_of(raw.parent)
+    assert isinstance(lock, filelock.SoftFileLock)
+    with (
+        lock,
+        pytest.raises(mnist.DataError, match=r"another process has held .*\.held for 0\.1 s"),
+    ):
+        mnist.fetch(tmp_path)
+    mnist.fetch(tmp_path)
+    assert_complete(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_a_disk_that_breaks_while_it_is_locked_is_named(
+    good: Good, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(number, "broken")
+
+    monkeypatch.setattr(_locks.fcntl, "flock", broken)
+    with pytest.raises(mnist.DataError, match=r"cannot be used: .*broken"):
+        mnist.fetch(tmp_path)
 
 
 def test_a_source_that_gives_wrong_files_gives_nothing(

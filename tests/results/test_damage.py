@@ -183,6 +183,26 @@ def test_it_ends_a_command_with_one_sentence(
     assert line.startswith(f"error: cannot read {path}: Input/output error; nothing was changed")
 
 
+def test_a_folder_of_nothing_keeps_no_other_task_back(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nalu_ray import report
+
+    for name in (b"aaa", b"\x1b[2J", b"t\xe4sk"):
+        folder_of_none = os.fsencode(store.root) + b"/" + name
+        os.mkdir(folder_of_none)
+        with open(folder_of_none + b"/a.parquet", "wb"):
+            pass
+    assert report.main(["--out", store.out, "--to", str(tmp_path / "report")]) == 0
+    out, err = capsys.readouterr()
+    assert "Simple function learning" in out
+    assert len(err.splitlines()) == 3
+    assert all(line.startswith("warning: skipped ") for line in err.splitlines())
+    assert "\x1b" not in out + err
+    assert report.main(["aaa", "--out", store.out]) == 2
+    assert "aaa: no rows in" in capsys.readouterr().err
+
+
 def test_rows_are_on_the_disk_before_they_have_their_name(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Cells against hand-computed values, and the same cells in every format."""
 
 import csv
+import dataclasses
 import html
 import io
 import itertools
@@ -625,6 +626,23 @@ def test_csv_keeps_every_field_in_full(full: dict[str, Table]) -> None:
         assert line["solved"] == ("" if cell.rate is None else str(cell.rate.successes))
         assert line["setting"] == cell.setting
         assert line["published_value"] == ("" if not cell.published else str(cell.published.value))
+
+
+def test_csv_has_no_formula(full: dict[str, Table]) -> None:
+    table = full["table_7"]
+    label = table.rows[0].label
+    for text, shown in {
+        "=1+1": "'=1+1", "@sum(a1)": "'@sum(a1)", "+x": "'+x", "-x": "'-x", "\t=1": "'\t=1",
+        "-0.5": "-0.5", "+1e3": "+1e3", "a - b": "a - b", "–": "–", "": "",
+    }.items():  # fmt: skip
+        rows = (dataclasses.replace(table.rows[0], label=text), *table.rows[1:])
+        lines = list(csv.DictReader(io.StringIO(tidy(dataclasses.replace(table, rows=rows)))))
+        assert lines[0]["row_label"] == shown
+        assert (
+            float(lines[0]["value"])
+            == table.cells[table.rows[0].key, lines[0]["column"], lines[0]["measure"]].value
+        )
+    assert label
 
 
 def printed(table: Table, width: int) -> str:

@@ -177,7 +177,7 @@ def read_tables(
 def _bytes(filesystem: fs.FileSystem, path: str) -> bytes:
     """Returns a row file's bytes; a large one is looked at before it is read."""
     try:
-        path.encode()
+        path.rsplit("/", 1)[-1].encode()
         with raw.opened(filesystem, path) as (stream, size):
             if size > footer.SMALL:
                 footer.check_large(stream, size)

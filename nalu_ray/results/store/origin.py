@@ -58,7 +58,7 @@ def check(file: pq.ParquetFile, table: pa.Table, task: str, known: Columns, *, s
     _check_ends(table)
     if not sealed:
         _check_unsealed(file, table, metadata, known)
-    for name in ("split", "metric"):
+    for name in ("task", "setting_id", "split", "metric"):
         for text in pc.unique(table[name]).to_pylist():
             check_text(name, text or "")
     return int(metadata[WRITTEN])
