@@ -155,6 +155,18 @@ def test_settings_of_a_shipped_preset_are_known_by_their_id() -> None:
     assert shown == {"small laptop": (10, None), "small paper": (10, 20)}
 
 
+def test_no_rows_are_a_table_of_dashes_and_any_type_of_column_does() -> None:
+    (empty,) = build_each(SPEC, smoke_then_laptop().iloc[:0])
+    assert {cell.text for cell in empty.cells.values()} <= {"–"}
+    names = ["small laptop", "small smoke"]
+    for kind in ("category", "string"):
+        odd = smoke_then_laptop().astype(dict.fromkeys(["preset", "changes", "setting_id"], kind))
+        odd.index = [0] * len(odd)  # type: ignore[assignment]
+        assert [table.name for table in build_each(SPEC, odd)] == names
+    without = smoke_then_laptop().drop(columns="changes")
+    assert [table.name for table in build_each(SPEC, without)] == names
+
+
 # -- what was changed ----------------------------------------------------------------------------
 
 

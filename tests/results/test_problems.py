@@ -191,12 +191,12 @@ def test_file_names_stay_short_and_apart() -> None:
     assert max(map(len, names)) < 150
 
 
-@pytest.mark.parametrize("name", ["static", "identity"])
+@pytest.mark.parametrize("name", registry.names())
 def test_tasks_name_fields_of_their_settings(name: str) -> None:
     task = registry.task(name)
     specs = [*task.tables, *task.figures]
     assert all(spec.problem for spec in specs)
-    assert {field for spec in specs for field in spec.problem} <= set(
-        task.setting_type.model_fields
-    )
+    fields = {field for spec in specs for field in spec.problem}
+    fields |= {field for spec in task.tables for field in spec.reference_by}
+    assert fields <= set(task.setting_type.model_fields)
     assert json.loads(specs[0].model_dump_json())["problem"] == list(specs[0].problem)

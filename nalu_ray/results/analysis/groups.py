@@ -97,8 +97,8 @@ def sweeps(
         tuned = {sid: fields & {*changed[sid][preset]} for sid in ids}
         groups.append((Sweep(preset, changes, tuned), ids))
     groups.sort(key=lambda item: (item[0].preset == SMOKE, -runs[item[1]].sum(), item[0].label))
-    if len(groups) == 1:
-        return [(groups[0][0], rows)]
+    if len(groups) < 2:
+        return [(groups[0][0] if groups else Sweep(""), rows)]
     return [(sweep, rows[rows["setting_id"].isin(ids)]) for sweep, ids in groups]
 
 
