@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from nalu_ray.results.store import origin
+from nalu_ray.results.store.paths import expanded
 from nalu_ray.results.store.rows import COLUMNS, LATER, SCHEMA
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
     if "://" in out:
         filesystem, path = fs.FileSystem.from_uri(out)
         return filesystem, path.rstrip("/")
-    return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(out))
+    return fs.LocalFileSystem(), os.path.abspath(expanded(out))
 
 
 def write_whole(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
