@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from nalu_ray.command import stdio
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
 from nalu_ray.results.store.store import StoreError
 
@@ -60,19 +60,31 @@ class Parser(argparse.ArgumentParser):
         return f"{line.split(' Allowed: ')[0]} --help lists them"
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Runs a command and turns every way it can end into an exit code."""
+def guarded(command: Callable[[], int], *, printed: bool = True) -> int:
+    """Runs a command and turns every way it can end into an exit code.
+
+    Args:
+        command: what to run.
+        printed: what it prints is what was asked for: it fails where that cannot be written. A
+            reader that has seen enough, such as ``head``, is none the worse.
+    """
+    with stdio.lasting() as out:
+        code = _guarded(command)
+        out.flush()
+        if out.lost is not None:
+            what = "error" if printed else "warning"
+            print(f"{what}: cannot write to stdout: {out.lost}", file=sys.stderr)
+            code = code or (Exit.USAGE if printed else code)
+    return code
+
+
+def _guarded(command: Callable[[], int]) -> int:
     try:
-        code = command()
-        sys.stdout.flush()  # a reader that is gone shows here, not when the interpreter ends
-        return code
+        return command()
     except (ConfigError, StoreError) as error:
         for line in getattr(error, "messages", [str(error)]):
             print(f"error: {line}", file=sys.stderr)
         return Exit.USAGE
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.DONE
     except KeyboardInterrupt:
         print("interrupted: finished trials are stored; the same command goes on", file=sys.stderr)
         return Exit.INTERRUPTED
