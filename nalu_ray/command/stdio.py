@@ -91,7 +91,7 @@ def lasting() -> Iterator[Stream]:
     _occupy()
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         out, err = (Stream(nowhere if inner is None else inner) for inner in before)
-        sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+        sys.stdout, sys.stderr = out, err
         try:
             yield out
         finally:
@@ -123,9 +123,9 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def _ascii(character: str) -> str:
-    base, *marks = unicodedata.normalize("NFD", character)
-    if base.isascii() and all(map(unicodedata.combining, marks)):
-        return base
+    parts = unicodedata.normalize("NFD", character)
+    if parts[0].isascii() and all(map(unicodedata.combining, parts[1:])):
+        return parts[0]
     return PLAIN.get(character) or character.encode("ascii", "backslashreplace").decode("ascii")
 
 

@@ -63,11 +63,19 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str]) -> Found:
     """
     store = Store(out)
     folder = f"{store.root}/{task}"
-    found = list(_stored(store.filesystem, folder, kind))
+    counting = store.counting(task)
+    found = [one for one in _stored(store.filesystem, folder, kind) if _counts(one, counting)]
     if not found:
         how = f"python -m nalu_ray.tune {task} --preset smoke trains one"
         raise ConfigError([f"no {kind.noun} in {folder}; {how}"])
     return choose(found, kind, wanted, folder)
+
+
+def _counts(found: Found, counting: Mapping[str, set[int]]) -> bool:
+    """Whether a network's rows, where they are stored, count: other code may have rerun it."""
+    trial = "-".join(found.path.rsplit("/", 1)[-1].split("-")[:2])
+    seeds = counting.get(trial)
+    return seeds is None or "seed" not in found.about or found.about["seed"] in seeds
 
 
 def choose(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place: str) -> Found:
