@@ -221,7 +221,7 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         buffer = io.BytesIO()
-        about = {"seconds": self.seconds, "step": step}
+        about: dict[str, Any] = {"seconds": self.seconds, "step": step}
         about |= {"commit": self.made_by["commit"], "code": self.code}
         torch.save({"run": self._running().state_dict(), **about}, buffer)
         try:

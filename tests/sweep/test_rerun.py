@@ -102,18 +102,19 @@ def test_a_rerun_that_is_stopped_leaves_the_rows(
     code("two")
     start = type(fake).start
 
-    def stop_at_b(task: Any, setting: Any, *arguments: Any) -> Any:
-        if setting.layer == "b":
+    def stop_at_a(task: Any, setting: Any, *arguments: Any) -> Any:
+        if setting.layer == "a":  # the longer ones, of b, come first
             raise KeyboardInterrupt
         return start(task, setting, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(fake), "start", stop_at_b)
+        patch.setattr(type(fake), "start", stop_at_a)
         assert call(f"{line} --rerun", capsys)[0] == 130
-    assert codes() == {("a", 0): "two", ("a", 1): "two", ("b", 0): "one", ("b", 1): "one"}
+    assert codes() == {("b", 0): "two", ("b", 1): "two", ("a", 0): "one", ("a", 1): "one"}
     now = Store("results").load("fake")
-    for rows in (before, now):  # the fake task's numbers depend on no code
-        rows.sort_values(["layer", "seed", "metric"], ignore_index=True, inplace=True)
+    order = ["layer", "seed", "metric"]
+    before, now = (rows.sort_values(order, ignore_index=True) for rows in (before, now))
+    # the fake task's numbers depend on no code
     assert now.drop(columns="code").equals(before.drop(columns="code"))
     assert "2 to do\n2 that other code stored run anew" in call(f"{line} --rerun", capsys)[1]
 
