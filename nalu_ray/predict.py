@@ -15,6 +15,7 @@ from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
 from nalu_ray.printable import printable
 from nalu_ray.registry import tasks
 from nalu_ray.results.output import figures, traces
+from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_bytes
 from nalu_ray.results.store.networks import describe
 from nalu_ray.sweep.messages import Messages
@@ -144,9 +145,19 @@ def _parser() -> Parser:
     )  # fmt: skip
     add = made.add_argument
     add("-h", "--help", action="store_true", help="print this help")
-    add("--checkpoint", metavar="FILE", help="a file of models (default: the best under --out)")
-    add("--out", default="results", help="folder or URI of the results (default: %(default)s)")
-    add("--figure", type=Path, metavar="FILE",
+    add(
+        "--checkpoint",
+        type=paths.place,
+        metavar="FILE",
+        help="a file of models (default: the best under --out)",
+    )
+    add(
+        "--out",
+        type=paths.place,
+        default="results",
+        help="folder or URI of the results (default: %(default)s)",
+    )
+    add("--figure", type=paths.file, metavar="FILE",
         help="draw what is told, or what is unseen, as .png, .pdf or .svg")  # fmt: skip
     add("--examples", type=whole, default=9, metavar="N",
         help="how many test numbers or series (default: %(default)s)")  # fmt: skip

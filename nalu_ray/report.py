@@ -15,6 +15,7 @@ from nalu_ray.config import ConfigError, did_you_mean
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, present
+from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.messages import Messages
@@ -46,8 +47,6 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
             return _report(arguments)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         where = error.filename or arguments.to
         raise ConfigError([f"cannot write {where}: {error.strerror or error}"]) from error
@@ -59,8 +58,17 @@ def _parser() -> Parser:
     add("task", nargs="?", help="task to report; every stored one by default")
     add("-h", "--help", action="help", help="print this help")
     add("--format", choices=sorted(FORMATS), help="print the tables so, not for the terminal")
-    add("--out", default="results", help="folder or URI of the rows (default: %(default)s)")
-    add("--to", help="folder to write to (default: report in --out, or here if that is a URI)")
+    add(
+        "--out",
+        type=paths.place,
+        default="results",
+        help="folder or URI of the rows (default: %(default)s)",
+    )
+    add(
+        "--to",
+        type=paths.place,
+        help="folder to write to (default: report in --out, or here if that is a URI)",
+    )
     add("--html", action="store_true", help="write one page, report.html, instead of files")
     return parser
 

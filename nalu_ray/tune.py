@@ -38,10 +38,14 @@ if TYPE_CHECKING:
     from nalu_ray.sweep.ray import Session
 
 
+_PRINTS = {"-h", "--help", "--list", "--print-config", "--dry-run"}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return cli.guarded(lambda: _main(words))
+    # a sweep's exit code tells of its seeds, whatever becomes of what it prints
+    return cli.guarded(lambda: _main(words), printed=not _PRINTS.isdisjoint(words))
 
 
 def _main(argv: list[str]) -> int:
@@ -230,8 +234,6 @@ def _end(
         folder, written = str(Path(store.folder or ".", "report")), []
         try:
             written = present(store, name, console, folder, {p.setting.id for p in plan.points})
-        except BrokenPipeError:
-            raise
         except (OSError, StoreError) as error:  # the rows are stored: the end is still to be told
             print(f"warning: cannot write tables and figures: {error}", file=sys.stderr)
         if written:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -15,6 +14,7 @@ from rich.live import Live
 from nalu_ray.command.words import Exit, Parser, assignments, guarded, number, whole
 from nalu_ray.config import ConfigError, did_you_mean
 from nalu_ray.printable import printable
+from nalu_ray.results.store import paths
 from nalu_ray.results.store.networks import describe
 from nalu_ray.rl import animation, board
 from nalu_ray.rl.agent.choice import best
@@ -85,8 +85,18 @@ def _parser() -> Parser:
     add = made.add_argument
     add("-h", "--help", action="store_true", help="print this help")
     add("--t", type=whole, metavar="N", help="T, the time that the agent is to arrive at")
-    add("--checkpoint", metavar="FILE", help="an agent's file (default: the best under --out)")
-    add("--out", default="results", help="folder or URI of the results (default: %(default)s)")
+    add(
+        "--checkpoint",
+        type=paths.place,
+        metavar="FILE",
+        help="an agent's file (default: the best under --out)",
+    )
+    add(
+        "--out",
+        type=paths.place,
+        default="results",
+        help="folder or URI of the results (default: %(default)s)",
+    )
     add("--episodes", type=whole, default=3, metavar="N", help="how many (default: %(default)s)")
     add("--time-limit", type=whole, metavar="N",
         help="time at which an episode ends (default: the world's, or 2 T)")  # fmt: skip
@@ -94,7 +104,7 @@ def _parser() -> Parser:
     add("--sampled", action="store_true", help="draw actions; else the likeliest are taken")
     add("--fps", type=number, default=4.0, metavar="N", help="steps a second (default: 4)")
     add("--plain", action="store_true", help="a line for each step, without colours")
-    add("--save", type=Path, metavar="FILE", help="write a .gif or .mp4 and show nothing")
+    add("--save", type=paths.file, metavar="FILE", help="write a .gif or .mp4 and show nothing")
     return made
 
 

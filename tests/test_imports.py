@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "results": {"config", "printable"},
     "task": WORK,
     "training": WORK - {"rl"},
-    "data": WORK - {"rl", "training"},
+    "data": WORK - {"rl", "training"} | {"stdio"},
     "rl": WORK,
     "tasks": WORK,
     "registry": WORK,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from nalu_ray.cluster.check import check
 from nalu_ray.command.words import Exit, Parser, guarded
 from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.results.store import paths
 
 _EXAMPLES = """\
 examples:
@@ -43,7 +43,7 @@ def _parser() -> Parser:
     parser = Parser("python -m nalu_ray.cluster", __doc__ or "", _EXAMPLES)
     add = parser.add_argument
     add("command", help="check")
-    add("files", nargs="+", type=Path, metavar="FILE", help="what `ray up` takes")
+    add("files", nargs="+", type=paths.file, metavar="FILE", help="what `ray up` takes")
     add("-h", "--help", action="help", help="print this help")
     add(
         "--allow-open",

@@ -8,7 +8,6 @@ import resource
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from nalu_ray.command import words as cli
 from nalu_ray.command.screen import resolved, sweep_of
 from nalu_ray.config import PRESETS, ConfigError, Point, Preset, did_you_mean, expand, explain
 from nalu_ray.resources import Resources
+from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.task import Task
 from nalu_ray.values import short
@@ -87,10 +87,20 @@ def parser() -> cli.Parser:
     add("-h", "--help", action="store_true", help="this text; with a task, its fields")
     add("--list", action="store_true", help="table of the tasks; with a task, of its presets")
     add("--preset", help=f"{', '.join(PRESETS)} (default: laptop)")
-    add("--config", metavar="FILE", help="a sweep of your own, such as --print-config prints")
+    add(
+        "--config",
+        type=paths.file,
+        metavar="FILE",
+        help="a sweep of your own, such as --print-config prints",
+    )
     add("--print-config", action="store_true", help="print the sweep with all changes, as YAML")
     add("--dry-run", action="store_true", help="print the plan and start nothing")
-    add("--out", default="results", help="folder or URI of the rows (default: %(default)s)")
+    add(
+        "--out",
+        type=paths.place,
+        default="results",
+        help="folder or URI of the rows (default: %(default)s)",
+    )
     add("--rerun-failed", action="store_true", help="run seeds again that are stored as failed")
     add("--rerun", action="store_true", help="run seeds again that other code stored")
     add("--fail-fast", action="store_true", help="stop at the first seed that fails")
@@ -236,7 +246,7 @@ def _store(options: Any, task: str) -> Store:
 
 
 def _sweep(task: Task[Any], options: Any) -> tuple[str, Preset]:
-    file = None if options.config is None else Path(options.config).absolute()
+    file = None if options.config is None else options.config.absolute()
     presets = sweep_of(task, file).presets
     # a file with one preset need not be told which
     only = next(iter(presets)) if len(presets) == 1 else "laptop"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import os
 import signal
 import sys
 import threading
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
+from nalu_ray.command import stdio
 from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
 from nalu_ray.printable import printable
 from nalu_ray.results.store.store import ReadError, StoreError
@@ -93,12 +93,27 @@ def _is_utf8(word: str) -> bool:
     return True
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Runs a command and turns every way it can end into an exit code."""
+def guarded(command: Callable[[], int], *, printed: bool = True) -> int:
+    """Runs a command and turns every way it can end into an exit code.
+
+    Args:
+        command: what to run.
+        printed: what it prints is what was asked for: it fails where that cannot be written. A
+            reader that has seen enough, such as ``head``, is none the worse.
+    """
+    with stdio.lasting() as out:
+        code = _guarded(command)
+        out.flush()
+        if out.lost is not None:
+            what = "error" if printed else "warning"
+            print(f"{what}: cannot write to stdout: {out.lost}", file=sys.stderr)
+            code = code or (Exit.USAGE if printed else code)
+    return code
+
+
+def _guarded(command: Callable[[], int]) -> int:
     try:
-        code = command()
-        sys.stdout.flush()  # a reader that is gone shows here, not when the interpreter ends
-        return code
+        return command()
     except (ReadError, StoppedError) as error:  # the storage's or Ray's doing, not the user's
         print(f"error: {printable(error)}", file=sys.stderr)
         return Exit.STOPPED
@@ -106,9 +121,6 @@ def guarded(command: Callable[[], int]) -> int:
         for line in _lines(getattr(error, "messages", [str(error)])):
             print(f"error: {line}", file=sys.stderr)
         return Exit.USAGE
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.DONE
     except KeyboardInterrupt:
         print("interrupted: finished trials are stored; the same command goes on", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from nalu_ray.command import stdio
 from nalu_ray.data import mnist
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
@@ -28,6 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("name", choices=["mnist"], help="what to fetch")
     parser.parse_args(argv)
+    with stdio.lasting():
+        return _fetch()
+
+
+def _fetch() -> int:
     try:
         with _Bars() as bars:
             folder = mnist.fetch(report=bars.report)

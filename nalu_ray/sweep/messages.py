@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import warnings
@@ -20,6 +21,12 @@ class Messages(logging.Handler):
         super().__init__(logging.WARNING)
         self.tell = tell
         self.told: set[str] = set()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Passes a message on; one that cannot be told never fails who logs it."""
+        with contextlib.suppress(Exception):
+            return bool(super().handle(record))
+        return False
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.split(".")[0] == "ray":

@@ -98,3 +98,26 @@ def test_code_is_no_field_that_tells_settings_apart(store: Store) -> None:
 
     settings: Any = pd.DataFrame({"setting_id": ["a", "b"], "code": ["x", "y"], "lr": [1, 1]})
     assert setting_labels(settings, []) == {"a": "", "b": ""}
+
+
+def test_a_network_of_superseded_rows_is_no_longer_the_best(store: Store, tmp_path: Path) -> None:
+    from nalu_ray.results.store.networks import Kind, best
+
+    def read(data: bytes, name: str) -> list[dict[str, Any]]:
+        return [{"seed": seed, "score": float(data)} for seed in (0, 1)]
+
+    kind = Kind("thing", ".thing", read, ValueError, lambda about: about["score"])
+
+    def put_with(code: str, seeds: dict[int, float], score: float) -> None:
+        before = {path.stem for path in tmp_path.glob("static/*.parquet")}
+        put(store, code, seeds)
+        (name,) = {path.stem for path in tmp_path.glob("static/*.parquet")} - before
+        (tmp_path / "static" / f"{name}-s.thing").write_text(str(score))
+
+    put_with("one", {0: 1.0, 1: 1.0}, 9.0)
+    put_with("two", {0: 1.0}, 5.0)
+
+    def chosen(**wanted: str) -> float:
+        return float(best(str(tmp_path), "static", kind, wanted).about["score"])
+
+    assert (chosen(seed="0"), chosen(seed="1")) == (5.0, 9.0)

@@ -26,7 +26,7 @@ def out(tmp_path: Path) -> Path:
     store(tmp_path, "b", {"kind": "x", "score": 1.0}, {"kind": "y", "score": 3.0})
     store(tmp_path, "a", {"kind": "y", "score": 2.0}, {"kind": "z", "score": math.nan})
     store(tmp_path, "c", {"kind": "x", "score": 3.0}, {"kind": "w", "score": -math.inf})
-    (tmp_path / "task" / "rows.parquet").write_bytes(b"rows")
+    (tmp_path / "task" / "rows.json").write_bytes(b"rows")
     return tmp_path
 
 

@@ -39,7 +39,7 @@ def out(tmp_path: Path) -> Path:
     store(tmp_path, "d", variant="nac_core", algorithm="a3c", seed=1, exact=0.75)
     store(tmp_path, "e", variant="lstm", algorithm="a3c", seed=2, exact=math.nan)
     store(tmp_path, "f", algorithm="none")
-    (tmp_path / "gridworld" / "rows.parquet").write_bytes(b"rows")
+    (tmp_path / "gridworld" / "rows.json").write_bytes(b"rows")
     return tmp_path
 
 

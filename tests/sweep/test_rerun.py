@@ -89,6 +89,36 @@ def test_a_rerun_that_fails_leaves_the_rows_and_says_so(
     assert set(codes().values()) == {"two"}
 
 
+def test_a_rerun_that_is_stopped_leaves_the_rows(
+    fake: Any,
+    code: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code("one")
+    line = "fake layer=a,b lr=1 seeds=2 --local"
+    call(f"{line} -q", capsys)
+    before = Store("results").load("fake")
+    code("two")
+    start = type(fake).start
+
+    def stop_at_a(task: Any, setting: Any, *arguments: Any) -> Any:
+        if setting.layer == "a":  # the longer ones, of b, come first
+            raise KeyboardInterrupt
+        return start(task, setting, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(fake), "start", stop_at_a)
+        assert call(f"{line} --rerun", capsys)[0] == 130
+    assert codes() == {("b", 0): "two", ("b", 1): "two", ("a", 0): "one", ("a", 1): "one"}
+    now = Store("results").load("fake")
+    order = ["layer", "seed", "metric"]
+    before, now = (rows.sort_values(order, ignore_index=True) for rows in (before, now))
+    # the fake task's numbers depend on no code
+    assert now.drop(columns="code").equals(before.drop(columns="code"))
+    assert "2 to do\n2 that other code stored run anew" in call(f"{line} --rerun", capsys)[1]
+
+
 def test_failed_seeds_of_other_code_run_anew_too(
     fake: Any, code: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from nalu_ray.printable import printable
 from nalu_ray.results.store import footer, origin, raw, seal
 from nalu_ray.results.store.columns import Columns
 from nalu_ray.results.store.raw import Entry
+from nalu_ray.results.store.paths import expanded
 from nalu_ray.results.store.rows import COLUMNS, LATER, SCHEMA
 from nalu_ray.results.store.typed import typed
 
@@ -47,7 +48,7 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
         if not path:
             raise OSError(f"no bucket or folder after {scheme}://")
         return filesystem, path.rstrip("/")
-    return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(out))
+    return fs.LocalFileSystem(), os.path.abspath(expanded(out))
 
 
 def write_whole(filesystem: fs.FileSystem, path: str, data: bytes, *, settle: bool = True) -> None:

@@ -76,7 +76,8 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
     """
     store = Store(out)
     folder = f"{store.root}/{task}"
-    found = list(_stored(store, folder, kind))
+    counting = store.counting(task)
+    found = [item for item in _stored(store, folder, kind) if _counts(item, counting)]
     if not found:
         how = f"python -m nalu_ray.tune {task} --preset smoke trains one"
         raise ConfigError([f"no {kind.noun} in {folder}; {how}"])
@@ -91,6 +92,13 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
             log.warning("skipped %s", printable(error))
     which = f"none of the {len(ranked)}" if len(ranked) > 1 else "the one"
     raise ConfigError([f"{which} {kind.noun}{'s' * (len(ranked) > 1)} in {folder} can be used"])
+
+
+def _counts(found: Found, counting: Mapping[str, set[int]]) -> bool:
+    """Whether a network's rows, where they are stored, count: other code may have rerun it."""
+    trial = "-".join(found.path.rsplit("/", 1)[-1].split("-")[:2])
+    seeds = counting.get(trial)
+    return seeds is None or "seed" not in found.about or found.about["seed"] in seeds
 
 
 def rank(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place: str) -> list[Found]:

@@ -240,6 +240,15 @@ class Store:
             found[str(sid), int(seed)] = Outcome(str(sid), int(seed), value == 1.0, reason, code)
         return found
 
+    def counting(self, task: str) -> dict[str, set[int]]:
+        """Returns the seeds whose rows count of each stored file, by its name without ending."""
+        tables = self._read(task, [*RUN, "metric", "value", "reason", CODE])
+        found: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
+        chosen = endings(tables)
+        for name, seed in zip(chosen["file"], chosen["seed"], strict=True):
+            found[str(name).removesuffix(".parquet")].add(int(seed))
+        return found
+
     def load(self, task: str) -> pd.DataFrame:
         """Returns every row of a task; a seed that was stored twice comes from one file only.
 

@@ -1,0 +1,34 @@
+"""Paths as people write them: ``~`` is expanded, in every option that takes one."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+from pathlib import Path
+
+
+def expanded(path: str) -> str:
+    """Returns a path with a leading ``~`` or ``~user`` as that user's home; a URI as it is.
+
+    Raises:
+        FileNotFoundError: no home is known of such a user.
+    """
+    found = path if "://" in path else os.path.expanduser(path)
+    if found.startswith("~"):
+        text = f"no home folder is known; for a file of that name write ./{path}"
+        raise FileNotFoundError(errno.ENOENT, text, path)
+    return found
+
+
+def place(text: str) -> str:
+    """Reads an option that is a folder or a URI."""
+    try:
+        return expanded(text)
+    except FileNotFoundError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+
+
+def file(text: str) -> Path:
+    """Reads an option that is a file of this machine."""
+    return Path(place(text))
