@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from nalu_ray import strict_yaml
@@ -107,8 +107,10 @@ class Sweep(Plain):
     presets: dict[Literal["smoke", "laptop", "paper"], Preset]
 
 
-class Point(Plain):
+class Point(BaseModel):
     """One setting of a plan with the seeds asked for."""
+
+    model_config = Plain.model_config
 
     setting: Setting
     seeds: tuple[int, ...]

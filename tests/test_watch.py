@@ -155,7 +155,7 @@ def test_who_has_seen_enough(out: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (["--t", 3], "unknown task to watch ''. Allowed: gridworld"),
         (["gridworld"], "--t is needed"),
         (["gridworld", "--t", 0], "--t 0: 1 or more is needed"),
-        (["gridworld", "--t", "five"], "--t: invalid int value: 'five'"),
+        (["gridworld", "--t", "five"], "--t: 'five': a whole number is needed"),
         (["gridworld", "--t", 9, "--time-limit", 8], "--time-limit 8: 9 (T) or more is needed"),
         (["gridworld", "--t", 3, "--episodes", 0], "--episodes 0: 1 or more is needed"),
         (["gridworld", "--t", 3, "--seed", -1], "--seed -1: 0 or more is needed"),

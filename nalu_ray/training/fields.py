@@ -89,8 +89,8 @@ class SupervisedSetting(Setting):
         So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is no text.
         """
         given: Mapping[str, Any] = getattr(self, "options", {})
-        entries = self.built()
-        if not given or entries is None:
+        entries = self.built() if given else None
+        if entries is None:
             return self
         fields = {
             option: name
@@ -100,7 +100,7 @@ class SupervisedSetting(Setting):
         types = {name: kind for entry in entries for name, kind in entry.option_types.items()}
         typed = {}
         for name, value in given.items():
-            if name in types and name in fields:
+            if name in fields:
                 raise ValueError(
                     f"options: {name} cannot be among them; it is a field, {fields[name]}="
                 )
