@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = {"layers", "envs", "config", "resources", "seeding", "provenance"}
+BASE = {"layers", "envs", "config", "resources", "seeding", "provenance", "strict_yaml", "values"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
 RUN = PLAN | {
@@ -22,8 +22,11 @@ RUN = PLAN | {
 MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "envs": set(),
-    "config": {"resources"},
-    "resources": set(),
+    "strict_yaml": set(),
+    "values": {"strict_yaml"},
+    "grid": {"config", "values"},
+    "config": {"grid", "resources", "strict_yaml", "values"},
+    "resources": {"values"},
     "seeding": set(),
     "provenance": set(),
     "results": {"config"},
@@ -51,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": RUN | {"cli", "local", "request", "runner", "show"},
     "report": PLAN | {"cli", "messages"},
     "predict": PLAN | {"cli", "messages"},
-    "cluster": {"cli", "config"},
+    "cluster": {"cli", "config", "strict_yaml", "values"},
     "watch": PLAN | {"cli", "messages"},
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}
