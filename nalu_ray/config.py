@@ -175,7 +175,7 @@ def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
     numbers = [_whole(part) for part in ([parts] if isinstance(parts, int) else parts)]
     told = f"seeds={shown(value)}"
     if alone and numbers[0] > MOST_SEEDS:
-        raise ConfigError([_too_many_seeds(told, numbers[0])])
+        raise ConfigError([_too_many_seeds(value, numbers[0])])
     if max(numbers, default=0) > LARGEST:
         raise ConfigError([f"{told}: a seed is at most 2^63 - 1, which is {LARGEST}"])
     seeds = _first(numbers[0]) if alone else tuple(numbers)
@@ -194,9 +194,10 @@ def _whole(part: Any) -> int:
     return -1
 
 
-def _too_many_seeds(told: str, count: int) -> str:
-    one = f"; for this one seed write seeds={count}," if count <= LARGEST else ""
-    return f"{told}: a count is at most {MOST_SEEDS:,} seeds{one}"
+def _too_many_seeds(value: object, count: int) -> str:
+    written = f"seeds={count}," if isinstance(value, str) else f"seeds: [{count}]"
+    one = f"; for this one seed write {written}" if count <= LARGEST else ""
+    return f"seeds={shown(value)}: a count is at most {MOST_SEEDS:,} seeds{one}"
 
 
 @functools.lru_cache(maxsize=16)

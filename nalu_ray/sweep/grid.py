@@ -45,7 +45,7 @@ def typed(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: Readers
 ) -> tuple[Preset, list[str]]:
     """Returns a preset with typed values and ``changes`` as its own, and what is wrong in it."""
-    overrides, mistakes = [], []
+    overrides, mistakes = [], list(_hidden_mistakes(preset, changes, readers))
     sweep = preset.model_copy(
         update={
             "axes": readers.axes(preset.axes),
@@ -66,6 +66,21 @@ def typed(
         for name, value in fixed.items():
             possible[name] = [*possible[name], value]
     return sweep.model_copy(update={"overrides": overrides}), mistakes
+
+
+def _hidden_mistakes(
+    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: Readers
+) -> Iterator[str]:
+    """Yields what is wrong with values that others take the place of, so that no point has them."""
+    taken = {*preset.axes, *changes}
+    hidden = [("set", name, [value]) for name, value in preset.set.items() if name in taken]
+    hidden += [("axes", name, values) for name, values in preset.axes.items() if name in changes]
+    for section, name, values in hidden:
+        for value in values:
+            try:
+                readers[name].read(value)
+            except ValueError as error:
+                yield f"sweep: {section}.{name}={shown(value)}: {reason(error)}"
 
 
 def _typed_when(

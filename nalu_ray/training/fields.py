@@ -137,6 +137,11 @@ def split_range(value: Any) -> Any:
     return value.split(":") if isinstance(value, str) else value
 
 
+def split_list(value: Any) -> Any:
+    """Cuts a text at its colons and makes a list of a single number; leaves the rest as it is."""
+    return [value] if isinstance(value, int | float) else split_range(value)
+
+
 def _options(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -175,7 +180,7 @@ NumberOrName = Annotated[float | str, Field(union_mode="left_to_right")]
 Init = Annotated[NumberOrName, AfterValidator(_known_init)]
 """An initialisation of :mod:`nalu_ray.layers`, a name or a constant."""
 
-PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_range)]
+PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_list)]
 """An initialisation for each layer, first to last, written ``a:b``."""
 
 Options = Annotated[dict[str, bool | int | float | str | None], BeforeValidator(_options)]
