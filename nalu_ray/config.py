@@ -13,20 +13,20 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, to_jsonable_python
 
 from nalu_ray import strict_yaml
 from nalu_ray.printable import check_text
 from nalu_ray.resources import Resources
 from nalu_ray.strict_yaml import YAMLError
-from nalu_ray.values import LARGEST, Plain, Reader, reason, short, shown
+from nalu_ray.sweep.grid import Candidate, Readers, Use, candidates, typed
+from nalu_ray.values import LARGEST, Plain, short, shown
 
 PRESETS = ("smoke", "laptop", "paper")
 MOST_SEEDS = 1_000_000
@@ -151,8 +151,10 @@ class Sweep(Plain):
     presets: dict[Literal["smoke", "laptop", "paper"], Preset]
 
 
-class Point(Plain):
+class Point(BaseModel):
     """One setting of a plan with the seeds asked for."""
+
+    model_config = Plain.model_config
 
     setting: Setting
     seeds: tuple[int, ...]
@@ -217,7 +219,7 @@ def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
     numbers = [_whole(part) for part in ([parts] if isinstance(parts, int) else parts)]
     told = f"seeds={shown(value)}"
     if alone and numbers[0] > MOST_SEEDS:
-        raise ConfigError([_too_many_seeds(told, numbers[0])])
+        raise ConfigError([_too_many_seeds(value, numbers[0])])
     if max(numbers, default=0) > LARGEST:
         raise ConfigError([f"{told}: a seed is at most 2^63 - 1, which is {LARGEST}"])
     seeds = _first(numbers[0]) if alone else tuple(numbers)
@@ -236,9 +238,10 @@ def _whole(part: Any) -> int:
     return -1
 
 
-def _too_many_seeds(told: str, count: int) -> str:
-    one = f"; for this one seed write seeds={count}," if count <= LARGEST else ""
-    return f"{told}: a count is at most {MOST_SEEDS:,} seeds{one}"
+def _too_many_seeds(value: object, count: int) -> str:
+    written = f"seeds={count}," if isinstance(value, str) else f"seeds: [{count}]"
+    one = f"; for this one seed write {written}" if count <= LARGEST else ""
+    return f"seeds={shown(value)}: a count is at most {MOST_SEEDS:,} seeds{one}"
 
 
 @functools.lru_cache(maxsize=16)
@@ -273,15 +276,14 @@ def expand(
     if in_sweep := _unknown_fields(_fields_of(preset), setting_type):
         raise ConfigError([f"sweep: {mistake}" for mistake in in_sweep])
     mistakes = _unknown_fields(changes, setting_type)
-    readers = _Readers(setting_type)
+    readers = Readers(setting_type)
     changes = {name: values for name, values in changes.items() if name in readers.fields}
     varied = {**preset.changes, **changes}
-    sweep, wrong = _typed(preset, varied, readers)
-    if wrong:
-        raise ConfigError([*mistakes, *wrong])
+    sweep, wrong = typed(preset, varied, readers)
+    mistakes += wrong
     points: dict[str, Point] = {}
-    use = _Use(sweep)
-    for candidate in _bounded(_grid(sweep, readers.defaults), sweep, seeds):
+    use = Use(sweep)
+    for candidate in _bounded(candidates(sweep, readers.defaults, parse_seeds), sweep, seeds):
         try:
             setting = use.settle(setting_type.model_validate(candidate.values), candidate)
         except ValidationError as error:
@@ -297,152 +299,25 @@ def expand(
     return list(points.values())
 
 
-class _Readers:
-    """What types the values of each field of a setting, and the fields' defaults."""
-
-    def __init__(self, setting_type: type[Setting]) -> None:
-        self.fields = setting_type.model_fields
-        self.defaults = {
-            name: info.get_default(call_default_factory=False) for name, info in self.fields.items()
-        }
-        self._readers: dict[str, Reader] = {}
-
-    def __getitem__(self, name: str) -> Reader:
-        if name not in self._readers:
-            info = self.fields[name]
-            self._readers[name] = Reader(Annotated[info.annotation, info])
-        return self._readers[name]
-
-    def axes(self, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """Returns axes with typed values; what has no type of the field's is left as it is."""
-        return {
-            name: [self[name].read_or_leave(value) for value in values]
-            for name, values in axes.items()
-        }
-
-    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns single values, typed likewise."""
-        return {name: self[name].read_or_leave(value) for name, value in values.items()}
-
-
-def _typed(
-    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: _Readers
-) -> tuple[Preset, list[str]]:
-    """Returns a preset with typed values and ``changes`` as its own, and what is wrong in it."""
-    overrides, mistakes = [], []
-    sweep = preset.model_copy(
-        update={
-            "axes": readers.axes(preset.axes),
-            "set": readers.values(preset.set),
-            "changes": readers.axes(changes),
-        }
-    )
-    possible = {
-        name: [sweep.set.get(name, default)] for name, default in readers.defaults.items()
-    } | {name: list(values) for name, values in sweep.axes.items()}
-    for name, values in sweep.changes.items():
-        possible[name] = [*possible[name], *values]
-    for place, override in enumerate(preset.overrides):
-        when, wrong = _typed_when(override.when, possible, readers)
-        mistakes += [f"sweep: overrides.{place}.when.{line}" for line in wrong]
-        fixed, axes = readers.values(override.set), readers.axes(override.axes)
-        overrides.append(override.model_copy(update={"when": when, "set": fixed, "axes": axes}))
-        for name, value in fixed.items():
-            possible[name] = [*possible[name], value]
-    return sweep.model_copy(update={"overrides": overrides}), mistakes
-
-
-def _typed_when(
-    when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: _Readers
-) -> tuple[dict[str, list[Any]], list[str]]:
-    """Types the values of ``when``; a mistake for each that no point can have."""
-    typed: dict[str, list[Any]] = {}
-    mistakes = []
-    for name, values in when.items():
-        typed[name] = []
-        if not values:
-            mistakes.append(f"{name}=[]: no point has a value of none; leave {name} out")
-        for value in values:
-            try:
-                typed[name].append(readers[name].read(value))
-            except ValueError as error:
-                mistakes.append(f"{name}={shown(value)}: {reason(error)}")
-                continue
-            if typed[name][-1] not in possible[name]:
-                there = ", ".join(dict.fromkeys(map(shown, possible[name])))
-                mistakes.append(f"{name}={shown(value)}: no point has it; there is {short(there)}")
-    return typed, mistakes
-
-
-@dataclass
-class _Candidate:
-    """A point before it is checked.
-
-    Attributes:
-        values: of the setting's fields; what is not there has its default.
-        unvaried: values without axes and changes.
-        varied: fields that axes and changes give.
-        seeds: asked for.
-    """
-
-    values: dict[str, Any]
-    unvaried: dict[str, Any]
-    varied: Collection[str]
-    seeds: tuple[int, ...]
-
-
-@dataclass
-class _Use:
-    """Which of the fields that a sweep varies some point reads."""
-
-    sweep: Preset
-    read: set[str] = field(default_factory=set)
-    reasons: dict[str, set[str]] = field(default_factory=dict)
-
-    def settle(self, setting: Setting, candidate: _Candidate) -> Setting:
-        """Returns the setting with varied fields that it does not read as they are unvaried."""
-        unread, varied = setting.unread(), candidate.varied
-        idle = [name for name in varied if name in unread]
-        self.read.update(name for name in varied if name not in unread)
-        if not idle:
-            return setting
-        for name in idle:
-            self.reasons.setdefault(name, set()).add(unread[name])
-        kept = {name: value for name, value in candidate.values.items() if name not in idle}
-        back = {name: candidate.unvaried[name] for name in idle if name in candidate.unvaried}
-        return type(setting).model_validate({**kept, **back})
-
-    def mistakes(self) -> list[str]:
-        """Returns a line for each field that was asked for and that no point reads."""
-        # an axis of a file may have lost its readers to a change
-        asked = self.sweep.changes or self.sweep.axes
-        return [
-            f"{name}={shown(list(values)).strip('[]')}: it would change nothing, as "
-            f"{short('; '.join(sorted(self.reasons[name])), 200)}"
-            for name, values in asked.items()
-            if name in self.reasons and name not in self.read
-        ]
-
-
 def _bounded(
-    grid: Iterator[_Candidate], sweep: Preset, seeds: tuple[int, ...] | None
-) -> list[_Candidate]:
+    points: Iterator[Candidate], sweep: Preset, seeds: tuple[int, ...] | None
+) -> list[Candidate]:
     """Returns the candidates.
 
     Raises:
         ConfigError: there are more than may be, of settings or of settings times seeds.
     """
-    candidates, runs = [], 0
-    for candidate in grid:
-        candidates.append(candidate)
+    listed, runs = [], 0
+    for candidate in points:
+        listed.append(candidate)
         runs += len(seeds or candidate.seeds)
-        if len(candidates) > MOST_SETTINGS or runs > MOST_RUNS:
+        if len(listed) > MOST_SETTINGS or runs > MOST_RUNS:
             break
     else:
-        return candidates
+        return listed
     settings = math.prod(len(values) for values in {**sweep.axes, **sweep.changes}.values())
     what, most = "settings", MOST_SETTINGS
-    if len(candidates) <= MOST_SETTINGS:
+    if len(listed) <= MOST_SETTINGS:
         what, most = "runs, settings times seeds", MOST_RUNS
     raise ConfigError(
         [f"a sweep of {settings:,} settings or more: at most {most:,} {what}; split it"]
@@ -459,26 +334,3 @@ def _unknown_fields(names: Iterable[str], setting_type: type[Setting]) -> list[s
     allowed = setting_type.model_fields
     unknown = [name for name in dict.fromkeys(names) if name not in allowed]
     return [did_you_mean("field", name, [*allowed, "seeds"]) for name in unknown]
-
-
-def _grid(preset: Preset, defaults: Mapping[str, Any]) -> Iterator[_Candidate]:
-    changes: Collection[str] = preset.changes
-    for base in _product({**preset.axes, **preset.changes}):
-        values, unvaried = {**preset.set, **base}, dict(preset.set)
-        axes: dict[str, Sequence[Any]] = {}
-        wanted = preset.seeds
-        for override in preset.overrides:
-            here = {**defaults, **values}
-            if all(here[key] in allowed for key, allowed in override.when.items()):
-                values.update({k: v for k, v in override.set.items() if k not in changes})
-                unvaried.update(override.set)
-                axes.update({k: v for k, v in override.axes.items() if k not in changes})
-                wanted = wanted if override.seeds is None else override.seeds
-        seeds = parse_seeds(wanted)
-        for extra in _product(axes):
-            yield _Candidate({**values, **extra}, unvaried, [*base, *extra], seeds)
-
-
-def _product(axes: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:
-    for combination in itertools.product(*axes.values()):
-        yield dict(zip(axes, combination, strict=True))

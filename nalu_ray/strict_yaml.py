@@ -110,7 +110,7 @@ def _check_size(text: str) -> None:
     held: list[tuple[str | None, int]] = []  # anchors of what is open, and the count before it
     count = 0
     for event in yaml.parse(text, Loader=_Loader):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else 0
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
                 raise YAMLError(f"line {line}: alias *{str(event.anchor)[:40]} names nothing above")

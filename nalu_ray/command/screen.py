@@ -170,7 +170,8 @@ def describe_plan(plan: Plan, preset: str) -> list[str]:
 
 
 def _count(number: float, what: str) -> str:
-    return f"{number:,g} {what}{'' if number == 1 else 's'}"
+    plain = f"{int(number):,}" if number == int(number) else f"{number:,g}"
+    return f"{plain} {what}{'' if number == 1 else 's'}"
 
 
 def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import signal
 import sys
 import threading
@@ -76,10 +75,10 @@ def whole(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Reads a flag's finite number, for argparse."""
+    """Reads a flag's number, for argparse."""
     try:
-        if "_" not in text and math.isfinite(found := float(text)):
-            return found
+        if "_" not in text:
+            return float(text)
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{shown(text)}: a number is needed")

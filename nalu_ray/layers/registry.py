@@ -63,8 +63,13 @@ class LayerEntry:
     @property
     def option_types(self) -> dict[str, Any]:
         """The type that the factory gives each option; ``Any`` where it gives none."""
-        parameters = signature(self.factory).parameters.values()
-        return {p.name: _type(p) for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return dict(_option_types(self.factory))
+
+
+@cache
+def _option_types(factory: Callable[..., nn.Module]) -> dict[str, Any]:
+    parameters = signature(factory).parameters.values()
+    return {p.name: _type(p) for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def _type(parameter: inspect.Parameter) -> Any:
@@ -200,10 +205,15 @@ def build(
 
 def _discover() -> None:
     package = importlib.import_module(__name__.rpartition(".")[0])
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    _import_modules(package.__name__, tuple(package.__path__))
+    _load_plugins()
+
+
+@cache
+def _import_modules(package: str, folders: tuple[str, ...]) -> None:
+    for module in pkgutil.walk_packages(folders, f"{package}."):
         if not module.name.rpartition(".")[2].startswith("_"):
             importlib.import_module(module.name)
-    _load_plugins()
 
 
 @cache

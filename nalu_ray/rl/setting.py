@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from nalu_ray.config import Setting
 from nalu_ray.envs import World
 from nalu_ray.rl.agent.network import NetworkConfig
-from nalu_ray.training.fields import split_range
+from nalu_ray.training.fields import split_list, split_range
 
 AlgorithmName = Literal["impala", "a3c"]
 
@@ -30,7 +30,7 @@ def _from_one_on(value: tuple[int, ...]) -> tuple[int, ...]:
     return value
 
 
-TimeList = Annotated[tuple[int, ...], BeforeValidator(split_range), AfterValidator(_from_one_on)]
+TimeList = Annotated[tuple[int, ...], BeforeValidator(split_list), AfterValidator(_from_one_on)]
 """Some T, written ``30:50:100`` on the command line."""
 
 

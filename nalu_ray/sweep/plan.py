@@ -225,8 +225,9 @@ def _begun(kept: Sequence[Block], missing: Sequence[int]) -> Iterator[Block]:
 
 def _after_oom(point: Point, stored: Stored) -> Iterator[int]:
     """Widths to try next, for each seed of a setting that is stored as out of memory."""
+    sid = point.setting.id
     for seed in point.seeds:
-        outcome = stored.get((point.setting.id, seed))
+        outcome = stored.get((sid, seed))
         width = oom.block(outcome.reason) if outcome and not outcome.ok else None
         if width is not None:
             yield oom.retry_width(width)

@@ -89,8 +89,8 @@ class SupervisedSetting(Setting):
         So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is no text.
         """
         given: Mapping[str, Any] = getattr(self, "options", {})
-        entries = self.built()
-        if not given or entries is None:
+        entries = self.built() if given else None
+        if entries is None:
             return self
         fields = {
             option: name
@@ -100,7 +100,7 @@ class SupervisedSetting(Setting):
         types = {name: kind for entry in entries for name, kind in entry.option_types.items()}
         typed = {}
         for name, value in given.items():
-            if name in types and name in fields:
+            if name in fields:
                 raise ValueError(
                     f"options: {name} cannot be among them; it is a field, {fields[name]}="
                 )
@@ -135,6 +135,11 @@ def _known_cell(name: str) -> str:
 def split_range(value: Any) -> Any:
     """Cuts a text at its colons; leaves anything else as it is."""
     return value.split(":") if isinstance(value, str) else value
+
+
+def split_list(value: Any) -> Any:
+    """Cuts a text at its colons and makes a list of a single number; leaves the rest as it is."""
+    return [value] if isinstance(value, int | float) else split_range(value)
 
 
 def _options(value: Any) -> Any:
@@ -175,7 +180,7 @@ NumberOrName = Annotated[float | str, Field(union_mode="left_to_right")]
 Init = Annotated[NumberOrName, AfterValidator(_known_init)]
 """An initialisation of :mod:`nalu_ray.layers`, a name or a constant."""
 
-PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_range)]
+PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_list)]
 """An initialisation for each layer, first to last, written ``a:b``."""
 
 Options = Annotated[dict[str, bool | int | float | str | None], BeforeValidator(_options)]

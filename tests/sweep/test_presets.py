@@ -377,6 +377,21 @@ def test_a_grid_is_bounded_before_it_is_made() -> None:
     assert "at most 10,000 settings" in mistakes(inside, Net, {})[0]
 
 
+@pytest.mark.parametrize(
+    ("sweep", "changes", "told"),
+    [
+        ({"set": {"lr": "fast"}, "axes": {"lr": [1]}}, {}, "sweep: set.lr='fast': Input should"),
+        ({"set": {"lr": [1]}}, {"lr": [2]}, "sweep: set.lr=[1]: Input should be a valid number"),
+        ({"axes": {"lr": [1, True]}}, {"lr": [2]}, "sweep: axes.lr=True: true is no number"),
+    ],
+)
+def test_a_wrong_value_is_named_though_another_takes_its_place(
+    sweep: dict[str, Any], changes: dict[str, Any], told: str
+) -> None:
+    (line,) = mistakes(preset(**sweep), Net, changes)
+    assert line.startswith(told)
+
+
 def test_an_axis_without_values_is_a_mistake() -> None:
     assert mistakes(preset(axes={"op": []}), Net, {}) == ["no settings: an axis has no values"]
 

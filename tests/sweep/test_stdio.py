@@ -18,7 +18,6 @@ from nalu_ray.command import stdio, words
 from nalu_ray.command.stdio import Stream
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.messages import Messages
-
 from tests.conftest import PYTHONPATH
 
 PYTHON = sys.executable

@@ -38,6 +38,12 @@ def test_the_network_gets_each_layers_initialisation() -> None:
     TASK.build(StaticSetting(layer="tanh"))
 
 
+@pytest.mark.parametrize("written", [0.5, "0.5", [0.5], "0.50"])
+def test_one_initialisation_is_for_every_layer_however_it_is_written(written: Any) -> None:
+    assert StaticSetting(gate_init=written).gate_init == (0.5,)
+    assert task("gridworld").setting_type(far_instructions=30).far_instructions == (30,)
+
+
 # -- options ---------------------------------------------------------------------------------------
 
 

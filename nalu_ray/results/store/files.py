@@ -17,8 +17,8 @@ from pyarrow import fs
 from nalu_ray.printable import printable
 from nalu_ray.results.store import footer, origin, raw, seal
 from nalu_ray.results.store.columns import Columns
-from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.paths import expanded
+from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import COLUMNS, LATER, SCHEMA
 from nalu_ray.results.store.typed import typed
 

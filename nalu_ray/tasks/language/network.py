@@ -68,7 +68,7 @@ class LanguageSetting(SupervisedSetting):
     def built(self) -> Sequence[layers.LayerEntry]:
         recurrent = self.combine == "recurrent"
         stack = not recurrent or self.head_layers > 1
-        cell = recurrent and self.head != LINEAR
+        cell = recurrent and self.head != LINEAR and self.head in layers.cell_names()
         return (
             *((layers.get_cell(self.head),) if cell else ()),
             *((layers.get(self.head),) if stack else ()),

@@ -1,0 +1,181 @@
+"""The grid of a sweep: its values typed, its points in order, what nothing reads left out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from nalu_ray.values import Reader, reason, short, shown
+
+if TYPE_CHECKING:
+    from nalu_ray.config import Preset, Setting
+
+
+class Readers:
+    """What types the values of each field of a setting, and the fields' defaults."""
+
+    def __init__(self, setting_type: type[Setting]) -> None:
+        self.fields = setting_type.model_fields
+        self.defaults = {
+            name: info.get_default(call_default_factory=False) for name, info in self.fields.items()
+        }
+        self._readers: dict[str, Reader] = {}
+
+    def __getitem__(self, name: str) -> Reader:
+        if name not in self._readers:
+            info = self.fields[name]
+            self._readers[name] = Reader(Annotated[info.annotation, info])
+        return self._readers[name]
+
+    def axes(self, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+        """Returns axes with typed values; what has no type of the field's is left as it is."""
+        return {
+            name: [self[name].read_or_leave(value) for value in values]
+            for name, values in axes.items()
+        }
+
+    def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns single values, typed likewise."""
+        return {name: self[name].read_or_leave(value) for name, value in values.items()}
+
+
+def typed(
+    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: Readers
+) -> tuple[Preset, list[str]]:
+    """Returns a preset with typed values and ``changes`` as its own, and what is wrong in it."""
+    overrides, mistakes = [], list(_hidden_mistakes(preset, changes, readers))
+    sweep = preset.model_copy(
+        update={
+            "axes": readers.axes(preset.axes),
+            "set": readers.values(preset.set),
+            "changes": readers.axes(changes),
+        }
+    )
+    possible = {
+        name: [sweep.set.get(name, default)] for name, default in readers.defaults.items()
+    } | {name: list(values) for name, values in sweep.axes.items()}
+    for name, values in sweep.changes.items():
+        possible[name] = [*possible[name], *values]
+    for place, override in enumerate(preset.overrides):
+        when, wrong = _typed_when(override.when, possible, readers)
+        mistakes += [f"sweep: overrides.{place}.when.{line}" for line in wrong]
+        fixed, axes = readers.values(override.set), readers.axes(override.axes)
+        overrides.append(override.model_copy(update={"when": when, "set": fixed, "axes": axes}))
+        for name, value in fixed.items():
+            possible[name] = [*possible[name], value]
+    return sweep.model_copy(update={"overrides": overrides}), mistakes
+
+
+def _hidden_mistakes(
+    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: Readers
+) -> Iterator[str]:
+    """Yields what is wrong with values that others take the place of, so that no point has them."""
+    taken = {*preset.axes, *changes}
+    hidden = [("set", name, [value]) for name, value in preset.set.items() if name in taken]
+    hidden += [("axes", name, values) for name, values in preset.axes.items() if name in changes]
+    for section, name, values in hidden:
+        for value in values:
+            try:
+                readers[name].read(value)
+            except ValueError as error:
+                yield f"sweep: {section}.{name}={shown(value)}: {reason(error)}"
+
+
+def _typed_when(
+    when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: Readers
+) -> tuple[dict[str, list[Any]], list[str]]:
+    """Types the values of ``when``; a mistake for each that no point can have."""
+    typed: dict[str, list[Any]] = {}
+    mistakes = []
+    for name, values in when.items():
+        typed[name] = []
+        if not values:
+            mistakes.append(f"{name}=[]: no point has a value of none; leave {name} out")
+        for value in values:
+            try:
+                typed[name].append(readers[name].read(value))
+            except ValueError as error:
+                mistakes.append(f"{name}={shown(value)}: {reason(error)}")
+                continue
+            if typed[name][-1] not in possible[name]:
+                there = ", ".join(dict.fromkeys(map(shown, possible[name])))
+                mistakes.append(f"{name}={shown(value)}: no point has it; there is {short(there)}")
+    return typed, mistakes
+
+
+@dataclass
+class Candidate:
+    """A point before it is checked.
+
+    Attributes:
+        values: of the setting's fields; what is not there has its default.
+        unvaried: values without axes and changes.
+        varied: fields that axes and changes give.
+        seeds: asked for.
+    """
+
+    values: dict[str, Any]
+    unvaried: dict[str, Any]
+    varied: Collection[str]
+    seeds: tuple[int, ...]
+
+
+@dataclass
+class Use:
+    """Which of the fields that a sweep varies some point reads."""
+
+    sweep: Preset
+    read: set[str] = field(default_factory=set)
+    reasons: dict[str, set[str]] = field(default_factory=dict)
+
+    def settle(self, setting: Setting, candidate: Candidate) -> Setting:
+        """Returns the setting with varied fields that it does not read as they are unvaried."""
+        unread, varied = setting.unread(), candidate.varied
+        idle = [name for name in varied if name in unread]
+        self.read.update(name for name in varied if name not in unread)
+        if not idle:
+            return setting
+        for name in idle:
+            self.reasons.setdefault(name, set()).add(unread[name])
+        kept = {name: value for name, value in candidate.values.items() if name not in idle}
+        back = {name: candidate.unvaried[name] for name in idle if name in candidate.unvaried}
+        return type(setting).model_validate({**kept, **back})
+
+    def mistakes(self) -> list[str]:
+        """Returns a line for each field that was asked for and that no point reads."""
+        # an axis of a file may have lost its readers to a change
+        asked = self.sweep.changes or self.sweep.axes
+        return [
+            f"{name}={shown(list(values)).strip('[]')}: it would change nothing, as "
+            f"{short('; '.join(sorted(self.reasons[name])), 200)}"
+            for name, values in asked.items()
+            if name in self.reasons and name not in self.read
+        ]
+
+
+def candidates(
+    preset: Preset, defaults: Mapping[str, Any], parse_seeds: Callable[[Any], tuple[int, ...]]
+) -> Iterator[Candidate]:
+    """Yields every point of a typed preset, its changes on top."""
+    changes: Collection[str] = preset.changes
+    for base in _product({**preset.axes, **preset.changes}):
+        values, unvaried = {**preset.set, **base}, dict(preset.set)
+        axes: dict[str, Sequence[Any]] = {}
+        wanted = preset.seeds
+        for override in preset.overrides:
+            here = {**defaults, **values}
+            if all(here[key] in allowed for key, allowed in override.when.items()):
+                values.update({k: v for k, v in override.set.items() if k not in changes})
+                unvaried.update(override.set)
+                axes.update({k: v for k, v in override.axes.items() if k not in changes})
+                wanted = wanted if override.seeds is None else override.seeds
+        seeds = parse_seeds(wanted)
+        for extra in _product(axes):
+            yield Candidate({**values, **extra}, unvaried, [*base, *extra], seeds)
+
+
+def _product(axes: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:
+    for combination in itertools.product(*axes.values()):
+        yield dict(zip(axes, combination, strict=True))
