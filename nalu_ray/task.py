@@ -203,11 +203,21 @@ class SupervisedTask(Task[S]):
         return SupervisedRun(self, cast(Any, setting), seeds, device)
 
     def check(self, setting: S) -> None:
-        """Builds the network without memory for its parameters."""
+        """Builds the network without memory for its parameters, and rehearses a step of it."""
         import torch  # noqa: PLC0415 (keeps torch optional)
 
+        from nalu_ray.training.rehearsal import rehearse  # noqa: PLC0415
+
         with torch.device("meta"):
-            self.build(setting)
+            network = self.build(setting)
+        rehearse(self, cast(Any, setting), network)
+
+    def example(self, setting: S, streams: Streams) -> Batch | None:
+        """Returns a batch as of training, for :meth:`check`, before :meth:`prepare` was called.
+
+        A task whose training data is fetched makes one up, or returns none: then check only builds.
+        """
+        return self.sample(setting, "train", streams)
 
     def trained(self, setting: S, seeds: int) -> int:
         """Parameters, gradients and moments."""

@@ -58,7 +58,7 @@ def exponent(logs: Tensor, weight: Tensor) -> Tensor:
         weight: (out_features, in_features).
     """
     weight = weight.to(logs.dtype)
-    if torch.jit.is_scripting():
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
         # a script cannot leave autocast, which leaves float64 as it is
         return linear(logs.double(), weight.double()).to(logs.dtype)
     kind = logs.device.type

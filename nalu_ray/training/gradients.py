@@ -30,7 +30,7 @@ def matrix_norms(matrices: Tensor) -> Tensor:
 
     In float64 where float32 cannot hold the squares of any.
     """
-    found = torch.linalg.matrix_norm(matrices, keepdim=True)
+    found: Tensor = torch.linalg.matrix_norm(matrices, keepdim=True)
     if found.isfinite().all():
         return found
     exact = torch.linalg.matrix_norm(matrices, keepdim=True, dtype=torch.float64)

@@ -82,7 +82,7 @@ class LSTM(AffineCell):
     def _step(
         self, projected: Tensor, state: State, weights: tuple[Tensor, ...]
     ) -> tuple[Tensor, State]:
-        h, c = _step(projected, *state, self.weight_h)
+        h, c = _step(projected, state[0], state[1], self.weight_h)
         return h, (h, c)
 
     def _sequence(self, x: Tensor, state: State, active: Tensor | None) -> tuple[Tensor, State]:

@@ -56,6 +56,15 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
     def sample(self, setting: SeriesSetting, split: str, streams: Streams) -> Batch:
         return _series.draw(setting, split, streams, self.target)
 
+    def example(self, setting: SeriesSetting, streams: Streams) -> Batch:
+        """Blank images, where those of :meth:`sample` are to be fetched first."""
+        seeds, shape = len(streams), (setting.batch, setting.length)
+        targets = self.target(torch.zeros(seeds, *shape, dtype=torch.int64)).float()
+        if setting.pool is None:
+            return Batch((torch.zeros(seeds, *shape, 28, 28, dtype=torch.uint8),), targets)
+        images = torch.zeros(seeds, setting.pool, 28, 28, dtype=torch.uint8)
+        return Batch((images, torch.zeros(seeds, *shape, dtype=torch.int64)), targets)
+
     def predict(
         self,
         network: Replicas,

@@ -97,6 +97,12 @@ class ParityTask(SupervisedTask[ParitySetting]):
     def sample(self, setting: ParitySetting, split: str, streams: Streams) -> Batch:
         return draw(setting, split, streams)
 
+    def example(self, setting: ParitySetting, streams: Streams) -> Batch:
+        """Blank images, where those of :meth:`sample` are to be fetched first."""
+        shape = len(streams), setting.batch
+        images = torch.zeros(*shape, 100, 100, dtype=torch.uint8)
+        return Batch((images,), torch.zeros(shape, dtype=torch.int64))
+
     def predict(
         self,
         network: Replicas,

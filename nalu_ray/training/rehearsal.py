@@ -1,0 +1,122 @@
+"""A small stacked step of a setting, before anything is run: it shows what stacking cannot do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nalu_ray.seeding import Streams
+from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.training.fields import SupervisedSetting
+from nalu_ray.training.optimisers import optimiser
+from nalu_ray.training.replicas import Replicas
+
+EXAMPLES = 4  # of a batch
+MOST_NUMBERS = 2**22  # of a network or a batch: beyond it, a rehearsal takes memory and time
+
+_REASONS = {
+    "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which are "
+    "not a seed's own where seeds are stacked: leave them out, or let the task's sample draw them "
+    "as one more input",
+    "data-dependent": "its forward pass decides by the values of a tensor (`if`, `while`, .item(), "
+    "a mask as an index), which differ from seed to seed: use torch.where",
+}
+_SIGNS = {
+    "randomness": ("randomness",),
+    "data-dependent": ("data-dependent", ".item()", "dynamic shape"),
+}
+_outcomes: dict[Any, str | None] = {}
+
+
+def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module) -> None:
+    """Makes sure that seeds of a setting can be trained as one stacked model, once a network.
+
+    Args:
+        task, setting: what is to be trained.
+        network: as the task builds it, on the meta device.
+
+    Raises:
+        TypeError: it cannot; the message says what to do instead.
+    """
+    if sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS:
+        return
+    key = (task.name, setting.optimiser, *_signature(network))
+    if key not in _outcomes:
+        _outcomes[key] = _fault(task, setting)
+    if fault := _outcomes[key]:
+        raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
+
+
+def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
+    """Says what fails; nothing if nothing does."""
+    small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
+    setting = setting.model_copy(update=small)
+    try:
+        batch = task.example(setting, Streams(task.name, (0, 1), "rehearsal"))
+        if batch is None or sum(tensor.numel() for tensor in batch.inputs) > MOST_NUMBERS:
+            return None
+        _step(task, setting, batch)
+    except Exception as error:  # whatever the task's or the layer's code raises
+        return _explained(error)
+    return None
+
+
+def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -> None:
+    """A training step of two seeds, and a prediction in evaluation mode."""
+    replicas = Replicas(lambda: task.build(setting), (0, 1))
+    if not replicas.names:
+        raise TypeError("the network has no parameter to train")
+    streams = Streams(task.name, (0, 1), "rehearsal")
+
+    def predict() -> Tensor:
+        return task.predict(replicas, setting, "train", batch, streams)
+
+    loss = task.loss(setting, predict(), batch.targets)
+    if loss.shape != (2,):
+        raise TypeError(f"loss must be one number a seed, (2,) for two, got {tuple(loss.shape)}")
+    flat = replicas.flat
+    (flat.grad,) = torch.autograd.grad(loss.sum(), flat)
+    shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
+    optimiser(setting.optimiser, flat, setting.lr, shapes=shapes).step()
+    with replicas.evaluating(), torch.no_grad():
+        predict()
+
+
+def _explained(error: Exception) -> str:
+    text = str(error)
+    for reason, signs in _SIGNS.items():
+        if any(sign in text for sign in signs):
+            return _REASONS[reason]
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"
+
+
+def _named(task: SupervisedTask[Any], setting: SupervisedSetting) -> str:
+    values = [f"{axis}={getattr(setting, axis)}" for axis in task.axes]
+    return " ".join([task.name, *values])
+
+
+def _signature(network: nn.Module) -> tuple[Any, ...]:
+    """What a network's modules are and hold: equal for two that do the same."""
+    return tuple(
+        (name, type(part), tuple((key, _plain(value)) for key, value in sorted(vars(part).items())))
+        for name, part in network.named_modules()
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return tuple(value.shape), value.dtype, value.requires_grad
+    if isinstance(value, dict):
+        value = tuple(value.items())
+    if isinstance(value, list | tuple | set):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, nn.Module):
+        return None  # has a place of its own
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return repr(value) if isinstance(value, float) else value
