@@ -2,7 +2,7 @@
 
 The specifications travel with the stored rows as JSON, so that a table is rebuilt anywhere, without
 the task's code, torch or Ray. Captions and labels name fields of the settings in braces, and
-:mod:`nalu_ray.results.wording` writes the rows' values there.
+:mod:`nalu_ray.results.analysis.wording` writes the rows' values there.
 """
 
 from __future__ import annotations

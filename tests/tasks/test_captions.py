@@ -12,11 +12,11 @@ import pytest
 
 from nalu_ray.registry import tasks
 from nalu_ray.results.analysis.table import Table, build
+from nalu_ray.results.analysis.wording import filled
 from nalu_ray.results.output import figures
 from nalu_ray.results.output.grid import captions
 from nalu_ray.results.specs import Axis, FigureSpec, TableSpec
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
-from nalu_ray.results.wording import filled
 
 BRACES = re.compile(r"\{(\w+)\}")
 NAMES = sorted(tasks())

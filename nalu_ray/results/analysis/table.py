@@ -16,10 +16,10 @@ from nalu_ray.results.analysis.paired import Place, with_differences
 from nalu_ray.results.analysis.problems import problems
 from nalu_ray.results.analysis.table_cell import Cell, measured, reference
 from nalu_ray.results.analysis.text import number, stored_column
+from nalu_ray.results.analysis.wording import filled
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.results.store.rows import COMPLETED, RUN, setting_fields
-from nalu_ray.results.wording import filled
 
 __all__ = [
     "DOUBTED",

@@ -20,13 +20,13 @@ from rich.text import Text
 from nalu_ray.results.analysis.groups import Sweep, sweeps
 from nalu_ray.results.analysis.problems import described, problems
 from nalu_ray.results.analysis.table import Table, build_problems
+from nalu_ray.results.analysis.wording import filled
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
 from nalu_ray.results.output.page import Chapter, Picture, facts
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
-from nalu_ray.results.wording import filled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
