@@ -32,10 +32,10 @@ from timing import median_seconds
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from nalu_ray.config import expand, load_sweep
 from nalu_ray.data import mnist
 from nalu_ray.layers.convnet import Conv2d
 from nalu_ray.seeding import Streams
+from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch, SupervisedTask
 from nalu_ray.tasks import parity
 from nalu_ray.tasks._mnist_series import network as _series

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from pydantic import ValidationError
 
 from nalu_ray.command.words import Exit, Parser, assignments, guarded, whole
-from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
-from nalu_ray.printable import printable
+from nalu_ray.errors import ConfigError, did_you_mean, explain, printable
 from nalu_ray.registry import tasks
 from nalu_ray.results.output import figures, traces
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_bytes
 from nalu_ray.results.store.networks import describe
 from nalu_ray.sweep.messages import Messages
+from nalu_ray.task import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

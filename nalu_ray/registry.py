@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nalu_ray.config import ConfigError, Setting, did_you_mean, explain
-from nalu_ray.task import Task
+from nalu_ray.errors import ConfigError, did_you_mean, explain
+from nalu_ray.task import Setting, Task
 
 GROUP = "nalu_ray.tasks"
 _LONGEST = 300  # characters of another package's error
@@ -125,7 +125,7 @@ def _mistake(name: str, candidate: object) -> str:
         return f"it calls itself '{candidate.name}'"
     fields = getattr(candidate, "setting_type", None)
     if not (isinstance(fields, type) and issubclass(fields, Setting)):
-        return f"setting_type must be a subclass of nalu_ray.config.Setting, got {fields!r}"
+        return f"setting_type must be a subclass of nalu_ray.task.Setting, got {fields!r}"
     return ""
 
 

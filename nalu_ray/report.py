@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from nalu_ray.command.words import Exit, Parser, guarded
-from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, present

@@ -6,16 +6,21 @@ all tasks) is read from the :class:`Task` that the module names ``TASK``.
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import pandas as pd
+from pydantic import Field, model_validator
+from pydantic_core import to_jsonable_python
 
-from nalu_ray.config import Setting, values_before
 from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
 from nalu_ray.results.store.columns import columns
+from nalu_ray.values import Plain, check_text
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +28,72 @@ if TYPE_CHECKING:
 
     from nalu_ray.seeding import Streams
     from nalu_ray.training.replicas import Replicas
+
+
+class Setting(Plain):
+    """One point of a task's grid. Equal values give an equal :attr:`id`, on any machine."""
+
+    def unread(self) -> dict[str, str]:
+        """Returns the fields that change nothing about this point, each with the reason.
+
+        A grid does not vary them, and who sets one for such points alone is told the reason.
+        """
+        return {}
+
+    @model_validator(mode="after")
+    def _can_be_stored(self) -> Setting:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, list | tuple | dict):
+                value = json.dumps(value, default=str)
+            if isinstance(value, str):
+                check_text(name, value)
+        return self
+
+    @property
+    def id(self) -> str:
+        """Sixteen hexadecimal digits of the SHA-256 of the canonical JSON.
+
+        A field of :func:`added` counts only where its value is not its default.
+        """
+        values = self.model_dump(mode="json")
+        later = values_before(type(self)).items()
+        return setting_id(
+            {name: values[name] for name in values if (name, values[name]) not in later}
+        )
+
+
+def added(since: str, default: Any, **rules: Any) -> Any:
+    """A field that a version adds to a setting that has rows stored.
+
+    Settings that have the default keep the id that they had before, and rows of before are read
+    with it. So the default must be what runs did before, and never change.
+
+    Args:
+        since: the version that has the field first.
+        default: what runs did before.
+        rules: of pydantic's ``Field``.
+    """
+    extra = {"since": since, "before": to_jsonable_python(default)}
+    return Field(default, json_schema_extra=extra, **rules)
+
+
+@functools.cache
+def values_before(setting_type: type[Setting]) -> dict[str, Any]:
+    """Returns the value, as JSON has it, that runs had before each field of :func:`added` came."""
+    found = {name: field.json_schema_extra for name, field in setting_type.model_fields.items()}
+    return {
+        name: extra["before"]
+        for name, extra in found.items()
+        if isinstance(extra, dict) and "since" in extra
+    }
+
+
+def setting_id(values: Mapping[str, Any]) -> str:
+    """Returns the stable hash of a setting's values."""
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
 
 S = TypeVar("S", bound=Setting)
 Spec = TypeVar("Spec", TableSpec, FigureSpec)

@@ -18,9 +18,7 @@ from nalu_ray.command import screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
-from nalu_ray.config import ConfigError
-from nalu_ray.printable import printable
-from nalu_ray.resources import Resources
+from nalu_ray.errors import ConfigError, printable
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
 from nalu_ray.sweep.changes import changes, members
@@ -29,8 +27,10 @@ from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.placement import crowded, shared, size
 from nalu_ray.sweep.plan import Job, Plan, make_plan
+from nalu_ray.sweep.presets import sweep_yaml
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.provenance import commit
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.source import numbers_digest
 from nalu_ray.sweep.trial_spec import TrialSpec
 
@@ -58,7 +58,7 @@ def _main(argv: list[str]) -> int:
         return _list(name, options.preset or "laptop")
     request = read(options, unknown, argv)
     if options.print_config:
-        print(screen.sweep_yaml(request.task.name, request.preset, request.sweep), end="")
+        print(sweep_yaml(request.task.name, request.preset, request.sweep), end="")
         return Exit.DONE
     console = screen.console()
     with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):

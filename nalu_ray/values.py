@@ -15,28 +15,15 @@ from pydantic import (
     field_validator,
 )
 
+from nalu_ray.errors import printable
 from nalu_ray.strict_yaml import YAMLError, load
 
 LARGEST = 2**63 - 1
-SHOWN = 80
+LONGEST = 10_000  # characters of a setting's text
+DEEPEST = 32  # brackets within one another
 
 _GROUPED = re.compile(r"[0-9]_+[0-9]")
 _OPENING, _CLOSING = "[{(", ")}]"
-
-
-def shown(value: object, most: int = SHOWN) -> str:
-    """Returns a value as messages show it, on one line and no longer than ``most`` characters."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes out no whole number of more than 4,300 digits
-        text = "a number of thousands of digits"
-    return short(text, most)
-
-
-def short(text: str, most: int = SHOWN) -> str:
-    """Returns a text on one line, or its beginning and an ellipsis."""
-    text = text if text.isprintable() else ascii(text)[1:-1]
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class Plain(BaseModel):
@@ -168,3 +155,20 @@ def split(text: str) -> list[str]:
             parts.append(text[start:place])
             start = place + 1
     return [*parts, text[start:]]
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuses texts that no setting has.
+
+    Raises:
+        ValueError: it is too long, is nested too deeply, or has control characters.
+    """
+    if len(text) > LONGEST:
+        raise ValueError(f"{name}: a text of {len(text):,} characters, more than {LONGEST:,}")
+    if printable(text) != text:
+        raise ValueError(f"{name}={text[:60]!r}: control characters")
+    depth = 0
+    for character in text if text[:1] in ("[", "{") else "":
+        depth += (character in "[{") - (character in "]}")
+        if depth > DEEPEST:
+            raise ValueError(f"{name}: more than {DEEPEST} brackets within one another")

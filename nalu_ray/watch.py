@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from nalu_ray.command.words import Exit, Parser, assignments, guarded, number, whole
-from nalu_ray.config import ConfigError, did_you_mean
-from nalu_ray.printable import printable
+from nalu_ray.errors import ConfigError, did_you_mean, printable
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.networks import describe
 from nalu_ray.rl import animation, board

@@ -12,9 +12,9 @@ import torch
 import yaml
 
 from nalu_ray import layers
-from nalu_ray.config import Sweep, expand
 from nalu_ray.results.analysis.table import build as build_table
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.presets import Sweep, expand
 from nalu_ray.tasks import static
 from tests.runs import finish
 

@@ -12,12 +12,11 @@ import pandas as pd
 import pytest
 import torch
 
-from nalu_ray.command.screen import sweep_of
-from nalu_ray.config import PRESETS, Point, Setting, expand
 from nalu_ray.registry import tasks
 from nalu_ray.results import published
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
-from nalu_ray.task import SupervisedTask, Task
+from nalu_ray.sweep.presets import PRESETS, Point, expand, sweep_of
+from nalu_ray.task import Setting, SupervisedTask, Task
 
 CPU = torch.device("cpu")
 TASKS = sorted(tasks())

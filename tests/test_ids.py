@@ -12,9 +12,9 @@ import pytest
 from pydantic import Field
 
 from nalu_ray import registry, tune
-from nalu_ray.command.screen import sweep_of
-from nalu_ray.config import Setting, added, expand, values_before
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.presets import expand, sweep_of
+from nalu_ray.task import Setting, added, values_before
 
 DATA = Path(__file__).parent / "data"
 IDS = [json.loads(line) for line in (DATA / "preset_ids.jsonl").read_text().splitlines()]

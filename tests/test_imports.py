@@ -10,35 +10,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = {"layers", "envs", "config", "printable", "resources", "seeding", "strict_yaml", "values"}
+BASE = {"layers", "envs", "errors", "seeding", "strict_yaml", "values"}
 WORK = BASE | {"results", "task", "training", "data", "rl"}
 PLAN = WORK | {"registry"}
 # Area -> the areas it may import besides itself. An area is a module or package directly below
-# nalu_ray, or `envs`; `sweep.ray` is one of its own.
+# nalu_ray, or `envs`; `sweep.ray` is one of its own, and so are the commands within a package.
 MAY_IMPORT: dict[str, set[str]] = {
     "layers": set(),
     "envs": set(),
-    "config": {"printable", "resources", "strict_yaml", "values"},
-    "printable": set(),
-    "resources": {"values"},
-    "strict_yaml": set(),
-    "values": {"strict_yaml"},
+    "errors": set(),
+    "strict_yaml": {"errors"},
+    "values": {"errors", "strict_yaml"},
     "seeding": set(),
-    "results": {"config", "printable"},
+    "results": {"errors"},
     "task": WORK,
     "training": WORK - {"rl"},
-    "data": WORK - {"rl", "training"} | {"stdio"},
+    "data": WORK - {"rl", "training"},
     "rl": WORK,
     "tasks": WORK,
     "registry": WORK,
     "sweep": PLAN,
-    "sweep.ray": PLAN | {"sweep"},
+    "sweep.ray": PLAN | {"cluster", "sweep"},
     "command": PLAN | {"sweep"},
+    "cluster": {"errors", "strict_yaml", "values"},
     "tune": PLAN | {"command", "sweep", "sweep.ray"},
-    "report": PLAN | {"command", "sweep"},
-    "predict": PLAN | {"command", "sweep"},
-    "cluster": {"command", "config", "strict_yaml", "values"},
-    "watch": PLAN | {"command", "sweep"},
+    **dict.fromkeys(("report", "predict", "watch"), PLAN | {"command", "sweep"}),
+    **dict.fromkeys(("data.__main__", "cluster.__main__"), WORK | {"cluster", "command"}),
 }
 ONLY_FROM_RESULTS = {"tasks": {"nalu_ray.results.specs"}}
 # cluster: what Ray's autoscaler calls on the head of a cluster.
@@ -124,7 +121,9 @@ def _area(module: str) -> str:
         return "envs"
     if first != "nalu_ray":
         return ""
-    return "sweep.ray" if f"{rest}.".startswith("sweep.ray.") else rest.split(".")[0]
+    if f"{rest}.".startswith("sweep.ray."):
+        return "sweep.ray"
+    return rest if rest.endswith(".__main__") else rest.split(".")[0]
 
 
 def _loaded_with(module: str) -> set[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import envs
 import nalu_ray
-from nalu_ray.config import configs_folder
+from nalu_ray.sweep.presets import configs_folder
 from nalu_ray.results.published import load_all
 
 home = Path(sys.argv[1])

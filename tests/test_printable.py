@@ -13,9 +13,9 @@ from rich.console import Console
 
 from nalu_ray import tune
 from nalu_ray.command import words
-from nalu_ray.config import ConfigError
-from nalu_ray.printable import check_text, printable
+from nalu_ray.errors import ConfigError, printable
 from nalu_ray.sweep.messages import Messages
+from nalu_ray.values import check_text
 
 
 @pytest.mark.parametrize(

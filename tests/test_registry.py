@@ -12,7 +12,7 @@ import pytest
 
 from nalu_ray import registry, tune
 from nalu_ray.command.words import Exit
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 
 WHOLE = """
 from nalu_fake import FakeRun, FakeSetting, FakeTask

@@ -160,7 +160,7 @@ def test_who_has_seen_enough(out: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (["gridworld", "--t", 3, "--episodes", 0], "--episodes 0: 1 or more is needed"),
         (["gridworld", "--t", 3, "--seed", -1], "--seed -1: 0 or more is needed"),
         (["gridworld", "--t", 3, "--fps", 0], "--fps 0: 0.1 to 50 is needed"),
-        (["gridworld", "--t", 3, "--fps", "nan"], "--fps: 'nan': a number is needed"),
+        (["gridworld", "--t", 3, "--fps", "nan"], "--fps nan: 0.1 to 50 is needed"),
         (["gridworld", "--t", 3, "--sve", "a"], "unknown option '--sve'. Did you mean '--save'?"),
         (["gridworld", "--t", 3, "--save", "a.png"], "a.png: an animation's name ends in .gif"),
         (["gridworld", "--t", 3, "variant"], "'variant': expected key=value"),

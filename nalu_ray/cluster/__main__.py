@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nalu_ray.cluster.check import check
 from nalu_ray.command.words import Exit, Parser, guarded
-from nalu_ray.config import ConfigError, did_you_mean
+from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.results.store import paths
 
 _EXAMPLES = """\

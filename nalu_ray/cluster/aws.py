@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from nalu_ray.config import did_you_mean
+from nalu_ray.errors import did_you_mean
 
 # Read by Ray, which picks one of them; the rest goes to RunInstances as it is.
 _RAYS_OWN = {"SubnetIds"}

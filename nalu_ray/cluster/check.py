@@ -15,9 +15,8 @@ import yaml
 
 from nalu_ray import strict_yaml
 from nalu_ray.cluster import aws, counts, exposure, pins
-from nalu_ray.config import did_you_mean
+from nalu_ray.errors import did_you_mean, short, shown
 from nalu_ray.strict_yaml import YAMLError
-from nalu_ray.values import short, shown
 
 # The keys that Ray reads for any provider, and for one; its schema lets every key pass.
 _ANY = {"type", "disable_launch_config_check", "disable_node_updaters", "foreground_node_launch"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nalu_ray.config import did_you_mean
+from nalu_ray.errors import did_you_mean
 
 _ADDRESSES = ("head_ip", "worker_ips")
 

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from nalu_ray import registry
 from nalu_ray.command import words as cli
-from nalu_ray.command.screen import resolved, sweep_of
-from nalu_ray.config import PRESETS, ConfigError, Point, Preset, did_you_mean, expand, explain
-from nalu_ray.resources import Resources
+from nalu_ray.command.screen import resolved
+from nalu_ray.errors import ConfigError, did_you_mean, explain, short
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
+from nalu_ray.sweep.presets import PRESETS, Point, Preset, expand, sweep_of
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Task
-from nalu_ray.values import short
 
 ABOUT = """\
 Runs the sweep of a task and prints its tables. What is stored already is not run again, so the

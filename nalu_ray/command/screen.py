@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import yaml
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nalu_ray.config import ConfigError, Point, Preset, Sweep, expand, load_sweep
-from nalu_ray.resources import Resources
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.machine import GIB, Capacity
 from nalu_ray.sweep.plan import Job, Plan, Stored, describe_seeds, make_plan
+from nalu_ray.sweep.presets import Point, Preset, expand, sweep_of
 from nalu_ray.sweep.progress import describe_time, kind_of
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Task
 
 _LISTED = 20
@@ -66,19 +64,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, tuple):
         return ":".join(map(_plain, value))
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def sweep_of(task: Task[Any], file: Path | None = None) -> Sweep:
-    """Reads a task's sweep: a file, the shipped one, or the one beside another package's task."""
-    beside = Path(inspect.getfile(type(task))).with_name(f"{task.name}.yaml")
-    return load_sweep(task.name, file or (beside if beside.exists() else None))
-
-
-def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
-    """Returns a sweep as a file that ``--config`` reads."""
-    data = Sweep.model_validate({"task": task, "presets": {preset: sweep}})
-    values = data.model_dump(mode="json", exclude_defaults=True)
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
 
 
 def resolved(

@@ -13,11 +13,12 @@ from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 from nalu_ray.command import stdio
-from nalu_ray.config import ConfigError, Setting, did_you_mean, parse_seeds
-from nalu_ray.printable import printable
+from nalu_ray.errors import ConfigError, did_you_mean, printable, short, shown
 from nalu_ray.results.store.store import ReadError, StoreError
+from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.stopping import StoppedError
-from nalu_ray.values import LARGEST, Reader, short, shown, split
+from nalu_ray.task import Setting
+from nalu_ray.values import LARGEST, Reader, split
 
 
 class Exit(IntEnum):
@@ -180,7 +181,8 @@ class Changes:
     """What ``key=value`` words ask for.
 
     A comma separates values, but not inside brackets. Values are typed as the task's field is; one
-    that cannot be is left as written, for :func:`nalu_ray.config.expand` to refuse with the others.
+    that cannot be is left as written, for :func:`~nalu_ray.sweep.presets.expand` to refuse with
+    the others.
     """
 
     values: dict[str, list[Any]]

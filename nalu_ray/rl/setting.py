@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from nalu_ray.config import Setting
 from nalu_ray.envs import World
 from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.task import Setting
 from nalu_ray.training.fields import split_list, split_range
 
 AlgorithmName = Literal["impala", "a3c"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nalu_ray.command.screen import sweep_of
-from nalu_ray.config import ConfigError, Point, Preset, expand
+from nalu_ray.errors import ConfigError
+from nalu_ray.sweep.presets import Point, Preset, expand, sweep_of
 from nalu_ray.task import Task
 
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nalu_ray.values import Reader, reason, short, shown
+from nalu_ray.errors import short, shown
+from nalu_ray.values import Reader, reason
 
 if TYPE_CHECKING:
-    from nalu_ray.config import Preset, Setting
+    from nalu_ray.sweep.presets import Preset
+    from nalu_ray.task import Setting
 
 
 class Readers:

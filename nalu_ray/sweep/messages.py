@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from types import TracebackType
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 
 _PLACE = re.compile(r"^.*?:\d+: (?=\w+: )", re.DOTALL)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nalu_ray.config import ConfigError, Point, Setting
-from nalu_ray.resources import Resources
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.machine import GIB, Capacity, Node
-from nalu_ray.task import Task
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
+from nalu_ray.task import Setting, Task
 
 # a process with torch, measured: 665 MB
 WORKER_BYTES = 700 * 1024**2

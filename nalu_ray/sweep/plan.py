@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nalu_ray.config import Point
-from nalu_ray.resources import Resources
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.machine import Capacity
 from nalu_ray.sweep.placement import fitting, memory_of_a_slot, need, slots, widest
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import TrialSpec
 from nalu_ray.task import Task
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 from nalu_ray.sweep.plan import Plan, describe_seeds
 from nalu_ray.sweep.trial import Report, TrialSpec
 

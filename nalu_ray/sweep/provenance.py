@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import nalu_ray
+
 HERE = Path(__file__).resolve().parents[1]
 # where the user's settings of git are; every other variable may name a repository of its own
 KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
@@ -45,7 +47,7 @@ def code_digest() -> str:
     """Returns a digest of this package's source as it lies here, whatever its history says."""
     digest = hashlib.sha256()
     # Beside each other, whatever else is called envs: see nalu_ray.envs.
-    root = HERE.parent
+    root = Path(nalu_ray.__file__).resolve().parents[1]
     for folder in (root / "envs", root / "nalu_ray"):
         for file in sorted(folder.rglob("*.py")):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0")

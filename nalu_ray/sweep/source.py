@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nalu_ray.config import Setting
-from nalu_ray.task import Task
+from nalu_ray.task import Setting, Task
 
 PARTS = (
     *("nalu_ray.layers", "nalu_ray.training", "nalu_ray.data", "nalu_ray.rl", "nalu_ray.tasks"),

@@ -11,9 +11,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from nalu_ray.config import Setting, explain
+from nalu_ray.errors import explain
 from nalu_ray.results.specs import Selection
 from nalu_ray.results.store import networks
+from nalu_ray.task import Setting
 from nalu_ray.training import plain
 from nalu_ray.training.replicas import Replicas, chosen
 

@@ -14,9 +14,10 @@ from pydantic import (
 )
 
 from nalu_ray import layers
-from nalu_ray.config import Setting, did_you_mean
+from nalu_ray.errors import did_you_mean, shown
+from nalu_ray.task import Setting
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
-from nalu_ray.values import Reader, reason, scalar, shown
+from nalu_ray.values import Reader, reason, scalar
 
 # field -> the only optimiser that reads it
 _OF_ONE_OPTIMISER = {"adam_beta2": "adam", "momentum": "sgd", "weight_decay": "muon"}

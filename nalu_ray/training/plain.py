@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from pyarrow import fs
 
-from nalu_ray.printable import LONGEST
 from nalu_ray.results.store import raw, seal
+from nalu_ray.values import LONGEST
 
 _DEEPEST = 4
 

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 import nalu_ray
-from nalu_ray.config import Point
-from nalu_ray.resources import Resources
 from nalu_ray.results.store.store import Outcome, Store
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, Plan, make_plan
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import Trial
 from tests.conftest import FAKE_PACKAGE, PYTHONPATH
 

@@ -16,8 +16,8 @@ from nalu_ray import tune
 from nalu_ray.command import request, screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.words import Changes, Exit
-from nalu_ray.config import expand, load_sweep
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.presets import expand, load_sweep
 
 EXAMPLES = re.findall(r"^  (python -m nalu_ray\.tune .*)$", request.EXAMPLES, re.MULTILINE)
 

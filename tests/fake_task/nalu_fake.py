@@ -13,9 +13,8 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import Field
 
-from nalu_ray.config import Setting
 from nalu_ray.seeding import entropy
-from nalu_ray.task import Progress, Task
+from nalu_ray.task import Progress, Setting, Task
 
 
 class FakeSetting(Setting):

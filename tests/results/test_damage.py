@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 from nalu_ray.registry import task
 from nalu_ray.results.specs import Measure, TaskSpecs
 from nalu_ray.results.store import files, footer, raw, seal
@@ -274,7 +274,7 @@ def test_a_field_that_no_column_holds_is_refused(store: Store, value: Any) -> No
     with pytest.raises(ValueError, match=r"cannot be stored|op"):
         store.write({"op": value}, KEY, rows(), {})
     if isinstance(value, int):
-        with pytest.raises(ValueError, match=r"steps.*whole numbers go up to"):
+        with pytest.raises(ValueError, match=r"(?s)steps.*whole numbers go up to"):
             STATIC.setting_type(steps=value)
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DRAW = """
 import hashlib, sys
-from nalu_ray.results import figures, traces
+from nalu_ray.results.output import figures, traces
 from tests.results.samples import frame, mse, run, specs
 from tests.results.test_traces import SERIES, TRACE
 curve = {0: 1.0, 10: 4.0}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.networks import Found, Kind, best, describe
 
 KIND = Kind(

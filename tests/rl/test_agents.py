@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from envs import World
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.networks import describe
 from nalu_ray.results.store.store import StoreError
 from nalu_ray.rl.agent.choice import best

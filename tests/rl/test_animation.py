@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from envs import World
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.rl import animation
 from nalu_ray.rl.agent.stored import Agent
 from nalu_ray.rl.playback import Moment, play

@@ -9,7 +9,7 @@ import pytest
 from ray import tune
 from rich.console import Console
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.ray.callbacks import Guarded
 from nalu_ray.sweep.ray.driver import _finished

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from nalu_ray import registry, tune
-from nalu_ray.command.screen import sweep_of
-from nalu_ray.config import expand
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.changes import changes, members
+from nalu_ray.sweep.presets import expand, sweep_of
 from nalu_ray.task import Task
 
 

@@ -18,8 +18,8 @@ from nalu_ray.command.words import Exit
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.streams import Forgiving, forgiving
 from nalu_ray.sweep.trial import Trial
+from tests.conftest import PYTHONPATH
 
-from .conftest import PYTHONPATH
 from .test_trial import spec
 
 pytestmark = pytest.mark.usefixtures("fake")

@@ -9,7 +9,7 @@ import pytest
 
 import nalu_ray
 from nalu_ray import __version__
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.ray import nodes

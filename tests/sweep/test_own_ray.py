@@ -16,11 +16,11 @@ import pandas as pd
 import psutil
 import pytest
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.ray import cluster, own
 from nalu_ray.sweep.scratch import TUNE
+from tests.conftest import PYTHONPATH
 
-from .conftest import PYTHONPATH
 from .test_runner import call, command, files, finish, processes, rows, until
 
 SLOW = "fake layer=a lr=1 steps=20 seconds=0.1 seeds=3 --seeds-per-trial 1 --max-concurrent 1"

@@ -11,16 +11,10 @@ import pytest
 import yaml
 from pydantic import Field
 
-from nalu_ray.config import (
-    ConfigError,
-    Preset,
-    Setting,
-    did_you_mean,
-    expand,
-    load_sweep,
-    parse_seeds,
-)
-from nalu_ray.resources import Resources
+from nalu_ray.errors import ConfigError, did_you_mean
+from nalu_ray.sweep.presets import Preset, expand, load_sweep, parse_seeds
+from nalu_ray.sweep.resources import Resources
+from nalu_ray.task import Setting
 from nalu_ray.training.fields import Range
 
 
@@ -61,7 +55,7 @@ def test_id_depends_on_the_values_alone() -> None:
 
 
 def test_id_is_the_same_in_another_process() -> None:
-    code = "from nalu_ray.config import setting_id; print(setting_id({'b': 1.5, 'a': 'x'}))"
+    code = "from nalu_ray.task import setting_id; print(setting_id({'b': 1.5, 'a': 'x'}))"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code],

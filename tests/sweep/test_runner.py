@@ -19,12 +19,12 @@ import torch
 from rich.console import Console
 
 from nalu_ray import registry, tune
-from nalu_ray.config import Point
-from nalu_ray.resources import Resources
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
+from nalu_ray.sweep.presets import Point
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import Trial
 from nalu_ray.sweep.trial_spec import TrialSpec
 from nalu_ray.training import supervised

@@ -127,7 +127,7 @@ def test_the_source_is_followed_from_the_task(task: str, reached: set[str]) -> N
         "nalu_ray.sweep.ray",
         "nalu_ray.sweep.plan",
         "torch",
-        "nalu_ray.config",
+        "nalu_ray.sweep.presets",
     )
     assert [name for name in names if name.startswith(apart)] == []
     others = {f"nalu_ray.tasks.{name}" for name in registry.names()} - {f"nalu_ray.tasks.{task}"}

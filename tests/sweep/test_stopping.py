@@ -92,10 +92,10 @@ def test_rows_that_find_no_room_are_no_failed_seeds(
     made = spec(fake, tmp_path, steps=6)
     put = Store.put
 
-    def full(store: Store, path: str, data: bytes) -> None:
+    def full(store: Store, path: str, data: bytes, **options: bool) -> None:
         if path.endswith(".parquet") and trial.run is not None:
             raise StoreError(f"cannot write {path}: No space left on device")
-        put(store, path, data)
+        put(store, path, data, **options)
 
     trial = Trial(made, report_seconds=0, state_seconds=0)
     with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from nalu_ray.config import explain
+from nalu_ray.errors import explain
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.tasks.gridworld import TASK

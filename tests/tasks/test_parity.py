@@ -10,11 +10,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from nalu_ray.config import expand, load_sweep
 from nalu_ray.data import mnist
 from nalu_ray.data.mnist import Digits
 from nalu_ray.layers import NAC
 from nalu_ray.seeding import Streams
+from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.parity import TASK
 from nalu_ray.tasks.parity import data as scenes

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from nalu_ray import tune
-from nalu_ray.config import expand, load_sweep
 from nalu_ray.data import mnist
 from nalu_ray.results import published
 from nalu_ray.seeding import Streams
+from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks import mnist_addition, mnist_counting
 from nalu_ray.tasks._mnist_series import network as _series

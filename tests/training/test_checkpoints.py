@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, SupervisedTask

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nalu_ray.config import Preset, expand
 from nalu_ray.registry import task
+from nalu_ray.sweep.presets import Preset, expand
 from nalu_ray.tasks.static import TASK, StaticSetting
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nalu_ray import tune
-from nalu_ray.config import Point
 from nalu_ray.sweep.machine import GIB
 from nalu_ray.sweep.placement import WORKER_BYTES, need
+from nalu_ray.sweep.presets import Point
 from nalu_ray.tasks.static import TASK, StaticSetting
 
 PARAMETERS = 1_000_000 * 100 + 1_000_000 + 1_000_000 + 1  # two affine layers

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nalu_ray.config import did_you_mean
+from nalu_ray.errors import did_you_mean
 from nalu_ray.results.analysis.selection import Runs, observe, runs_of
 from nalu_ray.results.analysis.statistics import Floats, Interval, median_interval
 from nalu_ray.results.analysis.table_cell import Cell

@@ -15,9 +15,9 @@ from nalu_ray.results.analysis.budgets import Spent, describe
 from nalu_ray.results.analysis.curves import Curve, Panel, panels
 from nalu_ray.results.analysis.table import Heading
 from nalu_ray.results.analysis.wording import filled
+from nalu_ray.results.output.drawing import new_figure, our_settings
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.atomic import write_bytes
-from nalu_ray.results.output.drawing import new_figure, our_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

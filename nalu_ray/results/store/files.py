@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 from nalu_ray.results.store import footer, origin, raw, seal
 from nalu_ray.results.store.columns import Columns
 from nalu_ray.results.store.paths import expanded

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from nalu_ray.config import ConfigError, did_you_mean
-from nalu_ray.printable import printable
+from nalu_ray.errors import ConfigError, did_you_mean, printable
 from nalu_ray.results.store.store import Store
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nalu_ray.printable import check_text
 from nalu_ray.results.store.columns import Columns
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
 from nalu_ray.results.store.typed import check_texts, typed
+from nalu_ray.values import check_text
 
 WRITTEN = b"nalu_ray.written_ns"
 DIGEST = b"nalu_ray.setting_sha256"

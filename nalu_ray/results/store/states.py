@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 from nalu_ray.results.store import files, seal
 from nalu_ray.results.store.store import Store, StoreError
 

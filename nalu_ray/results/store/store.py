@@ -26,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import fs
 
-from nalu_ray.printable import printable
+from nalu_ray.errors import printable
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import files, raw
 from nalu_ray.results.store.columns import Columns

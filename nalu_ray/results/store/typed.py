@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from nalu_ray.printable import check_text
 from nalu_ray.results.store.columns import Columns
+from nalu_ray.values import check_text
 
 TYPES: dict[str, pa.DataType] = {
     "text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_(),

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-from nalu_ray.config import explain
 from nalu_ray.envs import World
+from nalu_ray.errors import explain
 from nalu_ray.rl.agent.network import Network, NetworkConfig
 from nalu_ray.training import plain
 

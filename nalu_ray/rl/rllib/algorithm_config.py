@@ -10,8 +10,8 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from typing_extensions import Self
 
-from nalu_ray.config import explain
 from nalu_ray.envs import ID, World
+from nalu_ray.errors import explain
 from nalu_ray.rl.losses import LossConfig
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner

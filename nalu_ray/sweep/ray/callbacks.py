@@ -6,7 +6,7 @@ from typing import Any
 
 from ray import tune
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.ray.failures import describe
 

@@ -18,7 +18,7 @@ from typing import Any
 import ray
 import yaml
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.machine import Capacity, Node
 from nalu_ray.sweep.ray.liveness import muted
 from nalu_ray.sweep.ray.own import starting

@@ -6,7 +6,7 @@ from typing import Any
 
 import ray
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.trial import Trial, TrialSpec
 
 WAIT_SECONDS = 1800  # a node with a GPU may have to be started first

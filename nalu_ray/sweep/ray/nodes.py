@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.node import SHARED
 

@@ -15,7 +15,7 @@ import psutil
 from ray._private import ray_constants
 
 from nalu_ray.cluster.exposure import readable_by_others
-from nalu_ray.config import ConfigError
+from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.ray.failures import describe
 from nalu_ray.sweep.ray.liveness import muted
 

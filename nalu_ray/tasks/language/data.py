@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nalu_ray.config import did_you_mean
+from nalu_ray.errors import did_you_mean
 from nalu_ray.seeding import IntArray
 
 _WORDS = """

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.config import did_you_mean
 from nalu_ray.data import mnist
+from nalu_ray.errors import did_you_mean
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.parity import data as scenes

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nalu_ray.layers.cells.unit_cell._memory import Memory
 from numpy.typing import NDArray
 from torch import Tensor
 
 from nalu_ray.layers import DNC, State
+from nalu_ray.layers.cells._memory import Memory
 
 BATCH, STEPS, INPUTS, HIDDEN = 3, 7, 4, 6
 SLOTS, WIDTH, READS = 5, 3, 2

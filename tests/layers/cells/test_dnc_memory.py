@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from nalu_ray.layers.cells.unit_cell._memory import Memory, Request, access, empty
 from torch import Tensor
+
+from nalu_ray.layers.cells._memory import Memory, Request, access, empty
 
 SLOTS, WIDTH = 5, 3
 

@@ -6,11 +6,9 @@ line. A *sweep file* is plain data: axes, values and seeds for the presets smoke
 
 from __future__ import annotations
 
-import difflib
 import functools
-import hashlib
+import inspect
 import itertools
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,15 +16,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails, to_jsonable_python
+import yaml
+from pydantic import BaseModel, Field, ValidationError
 
 from nalu_ray import strict_yaml
-from nalu_ray.printable import check_text
-from nalu_ray.resources import Resources
+from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
 from nalu_ray.strict_yaml import YAMLError
 from nalu_ray.sweep.grid import Candidate, Readers, Use, candidates, typed
-from nalu_ray.values import LARGEST, Plain, short, shown
+from nalu_ray.sweep.resources import Resources
+from nalu_ray.task import Setting, Task
+from nalu_ray.values import LARGEST, Plain
 
 PRESETS = ("smoke", "laptop", "paper")
 MOST_SEEDS = 1_000_000
@@ -34,88 +33,6 @@ MOST_SETTINGS = 10_000
 MOST_RUNS = 1_000_000
 
 _WHOLE = re.compile(r"[0-9]+")
-
-
-class ConfigError(ValueError):
-    """Bad usage: every mistake found, one message each."""
-
-    def __init__(self, messages: Sequence[str]) -> None:
-        self.messages = list(dict.fromkeys(messages))
-        super().__init__("\n".join(self.messages))
-
-
-def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
-    """Returns an error line that names the value, the nearest allowed one, and all allowed."""
-    names = sorted(allowed)
-    name = short(name)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    return f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(names)}"
-
-
-class Setting(Plain):
-    """One point of a task's grid. Equal values give an equal :attr:`id`, on any machine."""
-
-    def unread(self) -> dict[str, str]:
-        """Returns the fields that change nothing about this point, each with the reason.
-
-        A grid does not vary them, and who sets one for such points alone is told the reason.
-        """
-        return {}
-
-    @model_validator(mode="after")
-    def _can_be_stored(self) -> Setting:
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, list | tuple | dict):
-                value = json.dumps(value, default=str)
-            if isinstance(value, str):
-                check_text(name, value)
-        return self
-
-    @property
-    def id(self) -> str:
-        """Sixteen hexadecimal digits of the SHA-256 of the canonical JSON.
-
-        A field of :func:`added` counts only where its value is not its default.
-        """
-        values = self.model_dump(mode="json")
-        later = values_before(type(self)).items()
-        return setting_id(
-            {name: values[name] for name in values if (name, values[name]) not in later}
-        )
-
-
-def added(since: str, default: Any, **rules: Any) -> Any:
-    """A field that a version adds to a setting that has rows stored.
-
-    Settings that have the default keep the id that they had before, and rows of before are read
-    with it. So the default must be what runs did before, and never change.
-
-    Args:
-        since: the version that has the field first.
-        default: what runs did before.
-        rules: of pydantic's ``Field``.
-    """
-    extra = {"since": since, "before": to_jsonable_python(default)}
-    return Field(default, json_schema_extra=extra, **rules)
-
-
-@functools.cache
-def values_before(setting_type: type[Setting]) -> dict[str, Any]:
-    """Returns the value, as JSON has it, that runs had before each field of :func:`added` came."""
-    found = {name: field.json_schema_extra for name, field in setting_type.model_fields.items()}
-    return {
-        name: extra["before"]
-        for name, extra in found.items()
-        if isinstance(extra, dict) and "since" in extra
-    }
-
-
-def setting_id(values: Mapping[str, Any]) -> str:
-    """Returns the stable hash of a setting's values."""
-    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 class Override(Plain):
@@ -186,25 +103,17 @@ def load_sweep(task: str, path: Path | None = None) -> Sweep:
     return sweep
 
 
-def explain(error: ValidationError) -> list[str]:
-    """Returns one line a mistake: field, value, what is allowed."""
-    return list(map(_explain_one, error.errors()))
+def sweep_of(task: Task[Any], file: Path | None = None) -> Sweep:
+    """Reads a task's sweep: a file, the shipped one, or the one beside another package's task."""
+    beside = Path(inspect.getfile(type(task))).with_name(f"{task.name}.yaml")
+    return load_sweep(task.name, file or (beside if beside.exists() else None))
 
 
-def _explain_one(item: ErrorDetails) -> str:
-    field = ".".join(short(str(part)) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        return f"{field}: no such field"
-    message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "literal_error":
-        allowed = re.findall(r"'([^']*)'", item.get("ctx", {}).get("expected", ""))
-        message = did_you_mean("value", str(item["input"]), allowed)
-    if isinstance(item["input"], str):  # some messages repeat it
-        message = message.replace(repr(item["input"]), shown(item["input"]))
-    if not field:  # a rule over several fields: its message names them
-        return message
-    value = "" if item["type"] == "missing" else f"={shown(item['input'])}"
-    return f"{field}{value}: {message}"
+def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
+    """Returns a sweep as a file that ``--config`` reads."""
+    data = Sweep.model_validate({"task": task, "presets": {preset: sweep}})
+    values = data.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
 
 
 def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:

@@ -1,0 +1,94 @@
+"""What is wrong with an input, said in one line that a terminal may show."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+SHOWN = 80  # characters of a value in a message
+# control, format (marks that turn the direction of writing), half a character, line ends
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+# joiners within emoji and scripts, and the soft hyphen, are harmless
+_HARMLESS = {"\u00ad", "\u200c", "\u200d"}
+
+
+class ConfigError(ValueError):
+    """Bad usage: every mistake found, one message each."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        self.messages = list(dict.fromkeys(messages))
+        super().__init__("\n".join(self.messages))
+
+
+def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
+    """Returns an error line that names the value, the nearest allowed one, and all allowed."""
+    names = sorted(allowed)
+    name = short(name)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(names)}"
+
+
+def explain(error: ValidationError) -> list[str]:
+    """Returns one line a mistake: field, value, what is allowed."""
+    return list(map(_explain_one, error.errors()))
+
+
+def _explain_one(item: ErrorDetails) -> str:
+    field = ".".join(short(str(part)) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"{field}: no such field"
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "literal_error":
+        allowed = re.findall(r"'([^']*)'", item.get("ctx", {}).get("expected", ""))
+        message = did_you_mean("value", str(item["input"]), allowed)
+    if isinstance(item["input"], str):  # some messages repeat it
+        message = message.replace(repr(item["input"]), shown(item["input"]))
+    if not field:  # a rule over several fields: its message names them
+        return message
+    value = "" if item["type"] == "missing" else f"={shown(item['input'])}"
+    return f"{field}{value}: {message}"
+
+
+def shown(value: object, most: int = SHOWN) -> str:
+    """Returns a value as messages show it, on one line and no longer than ``most`` characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no whole number of more than 4,300 digits
+        text = "a number of thousands of digits"
+    return short(text, most)
+
+
+def short(text: str, most: int = SHOWN) -> str:
+    """Returns a text on one line, or its beginning and an ellipsis."""
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def printable(text: object, keep: str = "") -> str:
+    """Returns a text with its control characters written out, as Python writes them.
+
+    Args:
+        text: any; what is no text is turned into one.
+        keep: characters that stay as they are, such as the line feed of a text of several lines.
+    """
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(
+        character if character in keep or not _hidden(character) else _written_out(character)
+        for character in shown
+    )
+
+
+def _hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN and character not in _HARMLESS
+
+
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
