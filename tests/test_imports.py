@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "strict_yaml": {"errors"},
     "values": {"errors", "strict_yaml"},
     "seeding": set(),
-    "results": {"errors"},
+    "results": {"errors", "values"},
     "task": WORK,
     "training": WORK - {"rl"},
     "data": WORK - {"rl", "training"},

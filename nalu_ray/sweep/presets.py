@@ -80,7 +80,7 @@ class Point(BaseModel):
 def configs_folder() -> Path:
     """Returns the folder of the shipped sweeps: inside a wheel, else at the top of the checkout."""
     packaged = Path(str(resources.files("nalu_ray"))) / "tune_configs"
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[1] / "tune_configs"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "tune_configs"
 
 
 def load_sweep(task: str, path: Path | None = None) -> Sweep:

@@ -185,25 +185,23 @@ def refused(line: str = "", **environment: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
-@pytest.mark.parametrize("wrong", ["HOME", "a file", "too long", "files"])
+@pytest.mark.parametrize("wrong", ["HOME", "a file", "too long"])
 def test_a_ray_that_cannot_start_is_one_line(wrong: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / ("x" * 100)).mkdir()
-    line, environment, reason = {
-        "HOME": ("", {"HOME": str(tmp_path / "file")}, "NotADirectoryError: .*/file/"),
-        "a file": ("", {"RAY_TMPDIR": str(tmp_path / "file")}, "NotADirectoryError: .*/file"),
-        "too long": ("", {"RAY_TMPDIR": str(tmp_path / ("x" * 100))}, "OSError: .*path length"),
-        "files": ("ulimit -n 64; ", {}, "ulimit -n is 64, it needs 256 open files"),
+    environment, reason = {
+        "HOME": ({"HOME": str(tmp_path / "file")}, "NotADirectoryError: .*/file/"),
+        "a file": ({"RAY_TMPDIR": str(tmp_path / "file")}, "NotADirectoryError: .*/file"),
+        "too long": ({"RAY_TMPDIR": str(tmp_path / ("x" * 100))}, "OSError: .*path length"),
     }[wrong]
     home = {} if wrong == "HOME" else {"HOME": str(tmp_path)}
-    code, text = refused(line, **environment, **home)
+    code, text = refused(**environment, **home)
     assert code == 2, text
     (error,) = text.splitlines()
     assert re.match(rf"error: Ray cannot start here: {reason}", error)
     assert "--local runs without Ray" in error
-    if wrong != "files":
-        assert "RAY_TMPDIR" in error
-        assert "HOME" in error
+    assert "RAY_TMPDIR" in error
+    assert "HOME" in error
 
 
 def test_what_was_begun_is_ended() -> None:

@@ -22,7 +22,7 @@ from nalu_ray.sweep.ray.liveness import muted
 # Ray's own name for it; a value that is set already is left, 1 for this machine's own address
 ADDRESS_FLAG = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
 TOKEN = Path("~/.ray/auth_token")
-FILES_WANTED, FILES_NEEDED = 65_536, 256
+FILES_WANTED = 65_536
 HELP = (
     "RAY_TMPDIR names its folder for sockets and logs (a short path), HOME the one of its token; "
     "--local runs without Ray"
@@ -89,11 +89,7 @@ def private_token() -> None:
 
 
 def _raise_files_limit() -> None:
-    """Raises how many files may be open, as Ray asks to; its processes end in C++ for too few.
-
-    Raises:
-        ConfigError: it may not be raised far enough.
-    """
+    """Raises how many files may be open, as Ray asks to; the command refused too few."""
     try:
         import resource  # noqa: PLC0415 (not on Windows)
     except ImportError:
@@ -103,7 +99,3 @@ def _raise_files_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            soft = most
-    if soft != resource.RLIM_INFINITY and soft < FILES_NEEDED:
-        text = f"Ray cannot start here: ulimit -n is {soft}, it needs {FILES_NEEDED} open files"
-        raise ConfigError([f"{text}; --local runs without Ray"])
