@@ -90,7 +90,7 @@ def test_options_have_the_types_of_the_chosen_layers_factory() -> None:
         ("static", {"options": "init:1"}, "init cannot be among them; it is a field, weight_init="),
         ("static", {"options": "epsilon:1;epsilon:2"}, "an option stands twice"),
         ("program", {"options": "view:raw"}, "view cannot be among them; it is a field, view="),
-        ("program", {"options": "values:2"}, "values cannot be among them; one number a step"),
+        ("program", {"options": "values:2"}, "options cannot contain values"),
         ("program", {"layer": "dnc", "options": "slots:1.5"}, "options: slots=1.5: "),
         ("language", {"head": "none", "options": "slots:1"}, "head=none with combine=recurrent"),
         ("static", {"options": {"epsilon": 2**64}}, "whole numbers go up to"),

@@ -29,15 +29,13 @@ class RecurrentSetting(SupervisedSetting):
     hidden: int = Field(2, ge=1, description="hidden units")
     inputs: int = Field(10, ge=1, description="length of each x_t (App. B)")
     section: int = Field(
-        1, ge=1, description="elements of x_t in each of a and b; the paper leaves it open"
+        1, ge=1, description="elements of x_t in each of a and b; the paper does not say"
     )
     overlap: int = Field(0, ge=0, description="elements that a and b share")
-    length: int = Field(10, ge=1, description="steps of a sequence in training (App. B)")
-    test_length: int = Field(
-        1000, ge=1, description="steps of a sequence in extrapolation (App. B)"
-    )
+    length: int = Field(10, ge=1, description="steps per sequence in training (App. B)")
+    test_length: int = Field(1000, ge=1, description="steps per sequence in extrapolation (App. B)")
     train_range: Range = Field((0.0, 1.0), description="x_t is U(low, high), as low:high")
-    batch: int = Field(128, ge=1, description="sequences a step, fresh each step")
+    batch: int = Field(128, ge=1, description="sequences per step, drawn anew at each step")
     test_size: int = Field(200, ge=1, description="sequences of each evaluation set")
     weight_init: Init = Field(
         "uniform",
@@ -50,13 +48,13 @@ class RecurrentSetting(SupervisedSetting):
     memory_init: float | None = Field(
         None,
         description="initial W_hat and M_hat of NAC and NALU from each h to itself, 0 to others: "
-        "large to start by keeping what is there; none = as weight_init",
+        "a large value starts out remembering; none = as weight_init",
     )
     options: Options = Field(
         {}, description="further arguments of the cell, as name:value;name:value"
     )
     reference_hidden: int = Field(
-        32, ge=1, description="hidden units of the random LSTM that is 100 in Table 9"
+        32, ge=1, description="hidden units of the untrained LSTM whose error is 100 in Table 9"
     )
 
     def built(self) -> Sequence[layers.LayerEntry]:
@@ -71,7 +69,7 @@ class RecurrentSetting(SupervisedSetting):
         check_domain(self.op, *self.train_range)
         if self.test_length <= self.length:
             raise ValueError(
-                f"test_length={self.test_length} is no extrapolation from length={self.length}"
+                f"test_length={self.test_length} must be more than length={self.length}"
             )
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field, model_validator
 from torch import nn
@@ -26,10 +27,10 @@ class StaticSetting(SupervisedSetting):
         "nalu", description="network by name: `nalu`, `nac` or a baseline (Tables 6, 7)"
     )
     op: StaticOperation = Field("add", description="operation on a and b (Table 7)")
-    hidden: int = Field(2, ge=1, description="hidden units; 2 suffice (App. B)")
+    hidden: int = Field(2, ge=1, description="hidden units; 2 are enough (App. B)")
     inputs: int = Field(100, ge=1, description="length of x (App. B)")
     section: int = Field(
-        10, ge=1, description="elements of x in each of a and b; the paper leaves it open"
+        10, ge=1, description="elements of x in each of a and b; the paper does not say"
     )
     overlap: int = Field(0, ge=0, description="elements that a and b share")
     train_range: Range = Field(
@@ -37,10 +38,10 @@ class StaticSetting(SupervisedSetting):
     )
     test_range: Range = Field(
         (0.0, 3.0),
-        description="x of extrapolation is U(low, high), as low:high, kept where a or b is beyond "
-        "training",
+        description="x of extrapolation is U(low, high), as low:high; examples with a or b beyond "
+        "training are kept",
     )
-    batch: int = Field(128, ge=1, description="examples a step, fresh each step")
+    batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")
     weight_init: Init = Field(
         "uniform",
@@ -48,8 +49,8 @@ class StaticSetting(SupervisedSetting):
     )
     gate_init: PerLayer = Field(
         (0.2, -0.2),
-        description="initialisation of the NALU's G in each layer: the first leans to its sum, "
-        "the next to its product",
+        description="initialisation of the NALU's G per layer: the first leans to its sum, the "
+        "next to its product",
     )
     options: Options = Field(
         {}, description="further arguments of the layer, as name:value;name:value"
@@ -74,6 +75,6 @@ def build(setting: StaticSetting) -> nn.Module:
     """Builds the network of one seed, (batch, inputs) to (batch, 1)."""
     known = layers.get(setting.layer).options
     # not by `starts`: a unit's gate has one initialisation per layer
-    chosen = {"init": setting.weight_init, "gate_init": setting.gate_init}
+    chosen: dict[str, Any] = {"init": setting.weight_init, "gate_init": setting.gate_init}
     options = {name: value for name, value in chosen.items() if name in known} | setting.options
     return layers.build(setting.layer, setting.inputs, setting.hidden, 1, **options)
