@@ -109,9 +109,9 @@ class GridworldTask(Task[GridworldSetting]):
     tables = (
         TableSpec(
             name="gridworld",
-            caption="Share of exact arrivals among episodes where they are possible, reward, distance "
-            "of arrival from T, and share of episodes without arrival. Actions are greedy unless "
-            "sampled. Trained T: {instructions}; other T: the rest of {test_instructions}; "
+            caption="Share of exact arrivals among episodes where they are possible, reward, "
+            "distance of arrival from T, and share of episodes without arrival. Actions are greedy "
+            "unless sampled. Trained T: {instructions}; other T: the rest of {test_instructions}; "
             "episodes of up to {test_time_limit} steps. Each seed's agent is the best on trained "
             "T during training.",
             paper=PAPER,
@@ -129,7 +129,7 @@ class GridworldTask(Task[GridworldSetting]):
             "gridworld",
             "reward",
             "greedy",
-            "Reward of greedy actions by instruction T; arriving at T gives {m}.",
+            "Reward of greedy actions by T; arriving at T gives {m}.",
             "reward",
         ),
         _figure(

@@ -129,7 +129,8 @@ def test_no_number_in_a_caption_is_the_default_of_a_field(name: str) -> None:
         ("language", "language_exact", {"division": "seed"}, "with a separate split into"),
         ("program", "program",
          {"train_digits": 1, "validation_digits": 2, "test_digits": 3, "nesting": 3},
-         "up to 1 digits in training, exactly 2 in validation and 3 in the test. Not as in the paper"),
+         "up to 1 digits in training, exactly 2 in validation and 3 in the test. Not "
+         "as in the paper"),
         ("program", "program", {"nesting": 3}, "Programs of nesting 3: matching digits"),
         ("program", "program", {"variant": "addition"}, "Sums of two numbers: matching digits"),
         ("parity", "parity", {"test_size": 50, "min_distance": 20},
@@ -153,7 +154,7 @@ def test_tables_say_what_was_run(name: str, of: str, changes: dict[str, Any], wo
         ("program", "program_test", {"train_digits": 1, "validation_digits": 2, "test_digits": 3},
          "up to 1 digits in training, exactly 2 in validation and 3 in the test"),
         ("language", "language_learning", {"division": "seed"}, "with a separate split into"),
-        ("gridworld", "gridworld_arrival", {"test_time_limit": 30}, "without arrival counts as 30."),
+        ("gridworld", "gridworld_arrival", {"test_time_limit": 30}, "arrival counts as 30."),
         ("gridworld", "gridworld", {"m": 2}, "arriving at T gives 2."),
         ("identity", "identity", {"figure_limit": 9}, "figure_limit=9 (20)"),
     ],
