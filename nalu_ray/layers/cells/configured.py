@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_count, check_positive
-from ..functional import bounded_exp, gated, linear, log_magnitude, nac_weight
+from ..functional import linear
 from ..initialisers import Init, check_init, initialise
+from ..nac import nac_weight
+from ..nalu import log_magnitude, nalu_output
 from ._controller import Controller
 from .cell import Cell, State
 from .unit_cell import register_cell
@@ -156,9 +158,8 @@ class ConfiguredNALU(Cell):
         # a product and a sum: matrices so small and so many cost more as matrices
         a = (weight * numbers).sum(-1)
         exponents = (weight * log_magnitude(numbers, self.epsilon)).sum(-1)
-        m = bounded_exp(exponents, self.bias.dtype)
         gate = gate * numbers if self.gate == "input" else gate
-        return gated(m, a, gate.sum(-1), self.bias.dtype)
+        return nalu_output(a, gate.sum(-1), exponents, self.bias.dtype)
 
     def extra_repr(self) -> str:
         return (

@@ -1,7 +1,7 @@
-"""NAC and NALU as recurrent cells: the unit applied to [x_t, h_{t-1}].
+"""NAC as a recurrent cell: the unit applied to [x_t, h_{t-1}].
 
-Trask et al. (2018), section 4.1. The same parameters and values as a ``UnitCell`` of the unit has;
-what the weights and the inputs of all steps contribute is computed once a sequence.
+Trask et al. (2018), section 4.1. The same parameters and values as a ``UnitCell`` of the unit; the
+parts that do not depend on the state are computed once per sequence.
 """
 
 from __future__ import annotations
@@ -12,22 +12,33 @@ import torch
 from torch import Tensor
 
 from .._checks import check_count, check_finite
-from ..functional import bounded_exp, exponent, gated, linear, log_magnitude
-from ..nac import CITATION, NAC, NALU
+from ..functional import linear
+from ..nac import CITATION, NAC, Accumulator
 from .cell import State
 from .unit_cell import UnitCell, UnitFactory, register_cell
 
 Weights = tuple[Tensor, ...]
 
 
-class _ArithmeticCell(UnitCell):
-    """A NAC or NALU whose state may start as a memory: W near the identity on h."""
+class AccumulatorCell(UnitCell):
+    """A NAC or NALU as a cell, whose state may start as a memory: W near the identity on h.
+
+    Args:
+        in_features: size of the input's last axis.
+        hidden_features: size of h.
+        unit: NAC or NALU.
+        memory_init: as in :class:`NACCell`.
+        options: the unit's.
+
+    Raises:
+        ValueError: if a size is below 1, memory_init not finite, or an option out of range.
+    """
 
     def __init__(
         self,
         in_features: int,
         hidden_features: int,
-        unit: type[NAC | NALU],
+        unit: type[Accumulator],
         memory_init: float | None,
         **options: object,
     ) -> None:
@@ -48,12 +59,12 @@ class _ArithmeticCell(UnitCell):
     def _remember(self) -> None:
         if self.memory_init is None:
             return
-        unit, own = cast(NAC, self.unit), torch.eye(self.out_features)
-        unit.W_hat[:, self.in_features :] = self.memory_init * own
-        unit.M_hat[:, self.in_features :] = self.memory_init * (2 * own - 1)
+        unit, identity = cast(Accumulator, self.unit), torch.eye(self.out_features)
+        unit.W_hat[:, self.in_features :] = self.memory_init * identity
+        unit.M_hat[:, self.in_features :] = self.memory_init * (2 * identity - 1)
 
 
-class NACCell(_ArithmeticCell):
+class NACCell(AccumulatorCell):
     """h_t = NAC([x_t, h_{t-1}]), h_0 = 0: an accumulator.
 
     Args:
@@ -88,45 +99,4 @@ class NACCell(_ArithmeticCell):
         return h, (h,)
 
 
-class NALUCell(_ArithmeticCell):
-    """h_t = NALU([x_t, h_{t-1}]), h_0 = 0.
-
-    Args:
-        in_features: size of the input's last axis.
-        hidden_features: size of h.
-        memory_init: as in :class:`NACCell`.
-        options: of :class:`~nalu_ray.layers.NALU`.
-    """
-
-    def __init__(
-        self,
-        in_features: int,
-        hidden_features: int,
-        *,
-        memory_init: float | None = None,
-        **options: object,
-    ) -> None:
-        super().__init__(in_features, hidden_features, NALU, memory_init, **options)
-
-    def _weights(self) -> Weights:
-        unit, sizes = cast(NALU, self.unit), [self.in_features, self.out_features]
-        x, h = unit.weight.split(sizes, -1)
-        gate_x, gate_h = unit.G.split(sizes, -1)
-        return x, torch.cat([x, gate_x]), h, torch.cat([h, gate_h])
-
-    def _project(self, x: Tensor, weights: Weights) -> Tensor:
-        logs = log_magnitude(x, cast(NALU, self.unit).epsilon)
-        return torch.cat([linear(x, weights[1]), exponent(logs, weights[0])], -1)
-
-    def _step(self, projected: Tensor, state: State, weights: Weights) -> tuple[Tensor, State]:
-        (h,), size = state, self.out_features
-        logs = log_magnitude(h, cast(NALU, self.unit).epsilon)
-        a, gate = (projected[..., : 2 * size] + linear(h, weights[3])).chunk(2, -1)
-        dtype = weights[2].dtype
-        m = bounded_exp(projected[..., 2 * size :] + exponent(logs, weights[2]), dtype)
-        h = gated(m, a, gate, dtype)
-        return h, (h,)
-
-
 register_cell("nac", label="NAC", citation=CITATION)(UnitFactory(NAC, NACCell))
-register_cell("nalu", label="NALU", citation=CITATION)(UnitFactory(NALU, NALUCell))
