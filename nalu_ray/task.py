@@ -12,22 +12,19 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import pandas as pd
 from pydantic import Field, model_validator
 from pydantic_core import to_jsonable_python
 
-from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
+from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.columns import columns
 from nalu_ray.values import Plain, check_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # tables are printed without torch
     import torch
-    from torch import Tensor, nn
-
-    from nalu_ray.seeding import Streams
-    from nalu_ray.training.replicas import Replicas
+    from torch import Tensor
 
 
 class Setting(Plain):
@@ -252,97 +249,3 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
     return spec.model_copy(
         update={name: axis.model_copy(update={"more": labels}) for name, axis in of_layers.items()}
     )
-
-
-class SupervisedTask(Task[S]):
-    """A task of inputs and targets, trained by :class:`nalu_ray.training.supervised.SupervisedRun`.
-
-    A new one says how to draw a batch, how to build the network and what to measure; the loss is
-    the mean squared error unless it says otherwise.
-
-    Attributes:
-        splits: the evaluation sets.
-        keep: where each seed's parameters are kept, as a file beside the rows; none are without.
-    """
-
-    splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
-    keep: ClassVar[Selection | None] = None
-
-    def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:
-        from nalu_ray.training.supervised import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
-
-        return SupervisedRun(self, cast(Any, setting), seeds, device)
-
-    def check(self, setting: S) -> None:
-        """Builds the network without memory for its parameters, and rehearses a step of it."""
-        import torch  # noqa: PLC0415 (keeps torch optional)
-
-        from nalu_ray.training.rehearsal import rehearse  # noqa: PLC0415
-
-        with torch.device("meta"):
-            network = self.build(setting)
-        rehearse(self, cast(Any, setting), network)
-
-    def example(self, setting: S, streams: Streams) -> Batch | None:
-        """Returns a batch as of training, for :meth:`check`, before :meth:`prepare` was called.
-
-        A task whose training data is fetched makes one up, or returns none: then check only builds.
-        """
-        return self.sample(setting, "train", streams)
-
-    def trained(self, setting: S, seeds: int) -> int:
-        """Parameters, gradients and moments."""
-        from nalu_ray.training import footprint  # noqa: PLC0415 (keeps torch optional)
-
-        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
-        return footprint.trained(count, cast(Any, setting).optimiser, seeds)
-
-    @abstractmethod
-    def sample(self, setting: S, split: str, streams: Streams) -> Batch:
-        """Draws one training batch (``split="train"``) or a whole evaluation set, R seeds at once.
-
-        Seed k's slice must depend on ``streams``'s generator k alone. What is fixed within a seed
-        (the sections of the static task) comes from ``streams.fork("...")``.
-        """
-
-    @abstractmethod
-    def build(self, setting: S) -> nn.Module:
-        """Builds one seed's network; torch's generator has been seeded for it."""
-
-    def predict(
-        self, network: Replicas, setting: S, split: str, batch: Batch, streams: Streams
-    ) -> Tensor:
-        """Returns each seed's predictions for a training batch or an evaluation set, (R, ...).
-
-        Args:
-            network: the block's networks, called together.
-            setting, split, batch: of :meth:`sample`.
-            streams: for an evaluation set, as :meth:`sample` got them, so that a task may draw
-                again what is too large to be held.
-        """
-        prediction: Tensor = network(*batch.inputs, shared=batch.shared)
-        return prediction
-
-    def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
-        """Returns what each seed minimises, (R, ...) x (R, ...) -> (R,)."""
-        return (prediction - target).square().flatten(1).mean(1)
-
-    def metrics(
-        self, setting: S, split: str, prediction: Tensor, target: Tensor
-    ) -> dict[str, Tensor]:
-        """Returns each seed's figures on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
-        from nalu_ray.training.metrics import mean_squared_error  # noqa: PLC0415
-
-        return {"mse": mean_squared_error(prediction, target)}
-
-    def references(
-        self, setting: S, split: str, batch: Batch, streams: Streams
-    ) -> dict[str, Tensor]:
-        """Returns figures of an evaluation set that need no training, {name: (R,)}."""
-        return {}
-
-    def curves(
-        self, setting: S, split: str, batch: Batch, prediction: Tensor
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Returns curves taken at the last step, {metric: (x of (P,), values of (R, P))}."""
-        return {}

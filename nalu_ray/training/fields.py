@@ -187,6 +187,34 @@ PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_list)]
 Options = Annotated[dict[str, bool | int | float | str | None], BeforeValidator(_options)]
 """Named values, written ``name:value;name:value`` on the command line."""
 
+# Fields of several tasks, with their help; a setting names one and gives its default.
+
+CellOptions = Annotated[
+    Options, Field(description="further arguments of the cell, as name:value;name:value")
+]
+"""Options of a recurrent cell."""
+
+WeightInit = Annotated[
+    Init,
+    Field(description="initialisation of W_hat and M_hat, a name or a number (not in the paper)"),
+]
+"""How the weights of a NAC or NALU start."""
+
+GateInit = Annotated[
+    Init,
+    Field(description="initialisation of the NALU's G, a name or a number (not in the paper)"),
+]
+"""How the gate of a NALU starts."""
+
+MemoryInit = Annotated[
+    float | None,
+    Field(
+        description="initial W_hat and M_hat of a recurrent NAC or NALU from each unit of h to "
+        "itself, with 0 to the others; a large value starts as a memory; none = as weight_init"
+    ),
+]
+"""How strongly the state of a recurrent NAC or NALU starts as a memory."""
+
 
 def starts(
     known: Collection[str],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.replicas import Replicas
@@ -30,7 +30,24 @@ _SIGNS = {
 _outcomes: dict[Any, str | None] = {}
 
 
-def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module) -> None:
+class Rehearsed(Protocol):
+    """What a rehearsal needs of a :class:`nalu_ray.training.supervised.SupervisedTask`."""
+
+    name: ClassVar[str]
+    axes: ClassVar[tuple[str, ...]]
+
+    def build(self, setting: Any) -> nn.Module: ...
+
+    def example(self, setting: Any, streams: Streams) -> Batch | None: ...
+
+    def predict(
+        self, network: Replicas, setting: Any, split: str, batch: Batch, streams: Streams
+    ) -> Tensor: ...
+
+    def loss(self, setting: Any, prediction: Tensor, target: Tensor) -> Tensor: ...
+
+
+def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
     """Makes sure that seeds of a setting can be trained as one stacked model, once a network.
 
     Args:
@@ -49,7 +66,7 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
 
 
-def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
+def _fault(task: Rehearsed, setting: SupervisedSetting) -> str | None:
     """Says what fails; nothing if nothing does."""
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
@@ -63,7 +80,7 @@ def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
     return None
 
 
-def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -> None:
+def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
     """A training step of two seeds, and a prediction in evaluation mode."""
     replicas = Replicas(lambda: task.build(setting), (0, 1))
     if not replicas.names:
@@ -93,7 +110,7 @@ def _explained(error: Exception) -> str:
     return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"
 
 
-def _named(task: SupervisedTask[Any], setting: SupervisedSetting) -> str:
+def _named(task: Rehearsed, setting: SupervisedSetting) -> str:
     values = [f"{axis}={getattr(setting, axis)}" for axis in task.axes]
     return " ".join([task.name, *values])
 

@@ -1,28 +1,120 @@
-"""The one supervised loop: draw, step, evaluate at regular steps, record, go on or freeze."""
+"""Supervised tasks, and the one loop that trains them: draw, step, evaluate, record, go on."""
 
 from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from nalu_ray.results.store.store import COMPLETED
+from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams, entropy
-from nalu_ray.task import Batch, Progress, SupervisedTask
+from nalu_ray.task import Batch, Progress, Task
+from nalu_ray.training import footprint, records
 from nalu_ray.training.checkpoints import Keeper
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.gradients import all_usable, clip_rows, usable
+from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
+from nalu_ray.training.rehearsal import rehearse
 from nalu_ray.training.replicas import Replicas, Tensors
 
-COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
-# between evaluations that are far apart, to say how far it is and to have its state kept
+# between evaluations that are far apart, to report progress and to have the state kept
 PAUSE_SECONDS = 10.0
+
+S = TypeVar("S", bound=SupervisedSetting)
+
+
+class SupervisedTask(Task[S]):
+    """A task of inputs and targets, trained by :class:`SupervisedRun`.
+
+    A new one says how to draw a batch, how to build the network and what to measure; the loss is
+    the mean squared error unless it says otherwise.
+
+    Attributes:
+        splits: the evaluation sets.
+        keep: where each seed's parameters are kept, as a file beside the rows; none are without.
+    """
+
+    splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
+    keep: ClassVar[Selection | None] = None
+
+    def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> SupervisedRun:
+        return SupervisedRun(self, setting, seeds, device)
+
+    def steps(self, setting: S) -> int:
+        return setting.steps
+
+    def check(self, setting: S) -> None:
+        """Builds the network without memory for its parameters, and rehearses a step of it."""
+        with torch.device("meta"):
+            network = self.build(setting)
+        rehearse(self, setting, network)
+
+    def example(self, setting: S, streams: Streams) -> Batch | None:
+        """Returns a batch as of training, for :meth:`check`, before :meth:`prepare` was called.
+
+        A task whose training data is fetched makes one up, or returns none: then check only builds.
+        """
+        return self.sample(setting, "train", streams)
+
+    def trained(self, setting: S, seeds: int) -> int:
+        """Parameters, gradients and moments."""
+        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
+        return footprint.trained(count, setting.optimiser, seeds)
+
+    @abstractmethod
+    def sample(self, setting: S, split: str, streams: Streams) -> Batch:
+        """Draws one training batch (``split="train"``) or a whole evaluation set, R seeds at once.
+
+        Seed k's slice must depend on ``streams``'s generator k alone. What is fixed within a seed
+        (the sections of the static task) comes from ``streams.fork("...")``.
+        """
+
+    @abstractmethod
+    def build(self, setting: S) -> nn.Module:
+        """Builds one seed's network; torch's generator has been seeded for it."""
+
+    def predict(
+        self, network: Replicas, setting: S, split: str, batch: Batch, streams: Streams
+    ) -> Tensor:
+        """Returns each seed's predictions for a training batch or an evaluation set, (R, ...).
+
+        Args:
+            network: the block's networks, called together.
+            setting, split, batch: of :meth:`sample`.
+            streams: for an evaluation set, as :meth:`sample` got them, so that a task may draw
+                again what is too large to be held.
+        """
+        prediction: Tensor = network(*batch.inputs, shared=batch.shared)
+        return prediction
+
+    def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
+        """Returns what each seed minimises, (R, ...) x (R, ...) -> (R,)."""
+        return (prediction - target).square().flatten(1).mean(1)
+
+    def metrics(
+        self, setting: S, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Returns each seed's figures on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
+        return {"mse": mean_squared_error(prediction, target)}
+
+    def references(
+        self, setting: S, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns figures of an evaluation set that need no training, {name: (R,)}."""
+        return {}
+
+    def curves(
+        self, setting: S, split: str, batch: Batch, prediction: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Returns curves taken at the last step, {metric: (x of (P,), values of (R, P))}."""
+        return {}
 
 
 class SupervisedRun:
@@ -60,7 +152,7 @@ class SupervisedRun:
         self.keeper = Keeper(task.keep, flat, self.replicas.buffers)
         self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
         self.step = 0
-        self.records: list[dict[str, Any]] = []
+        self.records: list[records.Record] = []
         self.sets = {split: self._evaluation_set(split) for split in task.splits}
 
     def advance(self) -> Progress:
@@ -74,14 +166,11 @@ class SupervisedRun:
             return Progress(self.step, setting.steps)
         self._mark_lost()
         self._evaluate()
-        return Progress(self.step, setting.steps, self._shown())
+        return Progress(self.step, setting.steps, records.medians(self.records, self.step))
 
     def rows(self) -> pd.DataFrame:
-        """Returns the records as rows, each seed's last row telling how it ended."""
-        frames = [self._frame(record) for record in self.records]
-        frames.append(self._final_rows())
-        rows: pd.DataFrame = pd.concat(frames, ignore_index=True)[COLUMNS]
-        return rows.astype({"x": "float64"})
+        """Returns the records as rows, and one row per seed that says how it ended."""
+        return records.rows(self.records, self.seeds, self.diverged, self.step)
 
     def files(self) -> dict[str, bytes]:
         """Returns the models that the task asks to keep."""
@@ -190,51 +279,7 @@ class SupervisedRun:
                     self._record(split, metric, values, x)
 
     def _record(self, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> None:
-        self.records.append(
-            {
-                "step": self.step,
-                "split": split,
-                "metric": metric,
-                "x": None if x is None else x.detach().double().cpu(),
-                "values": values.detach().double().cpu(),
-            }
-        )
-
-    def _frame(self, record: dict[str, Any]) -> pd.DataFrame:
-        values, x = record["values"], record["x"]
-        points = 1 if x is None else len(x)
-        frame = pd.DataFrame(
-            {
-                "seed": [seed for seed in self.seeds for _ in range(points)],
-                "x": math.nan if x is None else x.repeat(len(self.seeds)).numpy(),
-                "value": values.reshape(-1).numpy(),
-            }
-        )
-        alive = (self.diverged < 0) | (self.diverged >= record["step"])
-        kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
-        return kept.assign(**{k: record[k] for k in ("step", "split", "metric")}, reason=None)
-
-    def _final_rows(self) -> pd.DataFrame:
-        steps = [self.step if at < 0 else at for at in self.diverged.tolist()]
-        reasons = [
-            None
-            if at < 0
-            else f"diverged: loss or gradient not finite, or too large to square, at step {at}"
-            for at in self.diverged.tolist()
-        ]
-        values = [float(reason is None) for reason in reasons]
-        return pd.DataFrame(
-            {"seed": self.seeds, "step": steps, "value": values, "reason": reasons}
-        ).assign(split="train", metric=COMPLETED, x=math.nan)
-
-    def _shown(self) -> dict[str, float]:
-        """Median over seeds of each split's first metric at the last evaluation."""
-        latest = {
-            r["split"]: r
-            for r in reversed(self.records)
-            if r["step"] == self.step and r["x"] is None
-        }
-        return {split: float(record["values"].nanmedian()) for split, record in latest.items()}
+        self.records.append(records.record(self.step, split, metric, values, x))
 
     def _to_device(self, batch: Batch) -> Batch:
         if self.device.type == "cpu":
