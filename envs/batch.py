@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import draws
+from . import draws, time_gridworld
 from .layout import BoolArray, IntArray
 from .world import ACTIONS, World
 
@@ -68,7 +68,7 @@ class Batch:
         """Returns the rewards, (N,), of a step after which the agents in ``arrived`` arrived."""
         rewards = np.zeros(self.count)
         which = np.flatnonzero(arrived)
-        rewards[which] = self.world.rewards(self.instruction[which], self.t[which])
+        rewards[which] = time_gridworld.rewards(self.world, self.instruction[which], self.t[which])
         return rewards
 
     def shown(self) -> IntArray:

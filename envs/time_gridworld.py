@@ -7,15 +7,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.error import ResetNeeded
-from numpy.typing import NDArray
+from gymnasium.error import DependencyNotInstalled, ResetNeeded
+from numpy.typing import ArrayLike, NDArray
 
 from . import draws
-from .window import Window
 from .world import ACTIONS, World
 
 Observation = dict[str, Any]
 Info = dict[str, Any]
+
+WINDOW_SIDE = 560  # pixels of the screen, about
 
 
 class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
@@ -125,7 +126,7 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
         self._t += 1
         arrived = self._agent == self._target
         self._ended = arrived or self._t == self.world.time_limit
-        reward = float(self.world.rewards(self._instruction, self._t)) if arrived else 0.0
+        reward = float(rewards(self.world, self._instruction, self._t)) if arrived else 0.0
         info = self._info()
         if self._ended:
             info["arrived"] = arrived
@@ -168,3 +169,61 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
 
     def _info(self) -> Info:
         return {"t": self._t, "instruction": self._instruction, "distance": self._distance}
+
+
+def rewards(world: World, instruction: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
+    """Returns the rewards of agents that reach their targets; every other step is worth 0.
+
+    With ``world.reward``: ``symmetric``, m - c * abs(T - t); ``early``, m - c * (T - t) up to T and
+    0 after it; ``exact``, m at t = T and 0 elsewhere.
+
+    Args:
+        world: reward, m and c are read.
+        instruction: T, (N,).
+        t: times of the arrivals, (N,).
+    """
+    early = np.subtract(instruction, t, dtype=np.float64)
+    if world.reward == "exact":
+        return np.where(early == 0, world.m, 0.0)
+    reward = world.m - world.c * np.abs(early)
+    return reward if world.reward == "symmetric" else np.where(early >= 0, reward, 0.0)
+
+
+class Window:
+    """Shows square pictures, enlarged, at a steady pace.
+
+    Args:
+        picture_pixels: side of a picture.
+        fps: pictures a second, at most.
+
+    Raises:
+        DependencyNotInstalled: if there is no pygame.
+    """
+
+    def __init__(self, picture_pixels: int, fps: int) -> None:
+        try:
+            import pygame  # noqa: PLC0415 (optional)
+        except ImportError as error:
+            raise DependencyNotInstalled(
+                'render_mode="human" needs pygame: pip install "gymnasium[toy-text]"'
+            ) from error
+        self._pygame, self._fps = pygame, fps
+        self._scale = max(1, WINDOW_SIDE // picture_pixels)
+        side = picture_pixels * self._scale
+        pygame.display.init()
+        pygame.display.set_caption("TimeGridworld")
+        self._surface = pygame.display.set_mode((side, side))
+        self._clock = pygame.time.Clock()
+
+    def show(self, picture: NDArray[np.uint8]) -> None:
+        """Shows an RGB picture, (P, P, 3), once the last one had its time."""
+        large = picture.repeat(self._scale, 0).repeat(self._scale, 1)
+        # pygame counts columns first.
+        self._pygame.surfarray.blit_array(self._surface, large.swapaxes(0, 1))
+        self._pygame.event.pump()
+        self._pygame.display.update()
+        self._clock.tick(self._fps)
+
+    def close(self) -> None:
+        """Closes the window."""
+        self._pygame.display.quit()

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
 
 from . import layout
 from .layout import BoolArray, IntArray, Pixels
@@ -38,11 +37,9 @@ class World:
         walls: (row, column) of cells that are wall.
         instructions: T, or its smallest and largest value; every value between is as likely.
         time_limit: L, the time at which an episode ends at the latest.
-        reward: what an arrival at time t brings; a time-out brings 0.
-            ``symmetric``: m - c * abs(T - t); ``early``: m - c * (T - t) up to T, then 0;
-            ``exact``: m at t = T, else 0.
+        reward: the rule for arrivals, see :func:`envs.time_gridworld.rewards`.
         m: reward of an arrival at t = T.
-        c: what each unit of time off T costs.
+        c: cost of each unit of time between the arrival and T.
         show: whether T is seen ``always``, or in the ``first`` observation only and 0 after it.
 
     Raises:
@@ -121,14 +118,6 @@ class World:
         Where the agent stands on the target, a smaller agent is drawn on it.
         """
         return _frames(self.size, self.walls, self.cell_pixels, self.border)
-
-    def rewards(self, instruction: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
-        """Returns the rewards, (N,), of first arrivals at times t, (N,), for instructions (N,)."""
-        early = np.subtract(instruction, t, dtype=np.float64)
-        if self.reward == "exact":
-            return np.where(early == 0, self.m, 0.0)
-        reward = self.m - self.c * np.abs(early)
-        return reward if self.reward == "symmetric" else np.where(early >= 0, reward, 0.0)
 
     def observation_space(self, observation: str) -> spaces.Dict:
         """Returns the space of ``"pixels"`` or ``"frame"`` observations."""

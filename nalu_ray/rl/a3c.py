@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS
+from torch import Tensor
 
+from nalu_ray.rl.losses import LossConfig, Taken, actor_critic
 from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
 from nalu_ray.rl.rllib.checkpoint import TrainedModule
-from nalu_ray.rl.rllib.env_runner import VectorRunner
+from nalu_ray.rl.rllib.env_runner import Patience, VectorRunner, wait_for_any
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
-from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
 GRADIENTS = "sample_and_grads"
 TIMEOUT = 0.2  # seconds that a step of training waits for a gradient
@@ -32,6 +33,13 @@ class A3CLearner(ActorCriticLearner):
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.RMSprop(groups, alpha=0.99, eps=1e-5)
+
+    def loss(
+        self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """n-step returns: the runner acts with the weights that its gradient is of."""
+        actions, _, rewards, done = taken
+        return actor_critic(logits, values, actions, rewards, done, None, config)
 
 
 class A3CRunner(VectorRunner):

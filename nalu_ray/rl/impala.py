@@ -20,12 +20,13 @@ from ray.rllib.utils.metrics import (
     NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS,
     WEIGHTS_SEQ_NO,
 )
+from torch import Tensor
 
-from nalu_ray.rl.losses import LossConfig
+from nalu_ray.rl.losses import LossConfig, Taken, actor_critic
 from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
 from nalu_ray.rl.rllib.checkpoint import TrainedModule
+from nalu_ray.rl.rllib.env_runner import Patience, wait_for_any
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
-from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
 SAMPLE = "sample_get_state_and_metrics"
 
@@ -39,6 +40,13 @@ class IMPALALearner(ActorCriticLearner):
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.Adam(groups, eps=1e-5)
+
+    def loss(
+        self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """V-trace: an older policy may have acted, so importance weights correct for it."""
+        actions, behaviour, rewards, done = taken
+        return actor_critic(logits, values, actions, rewards, done, behaviour, config)
 
     def update(
         self, training_data: TrainingData, *, return_state: bool = False, **_: Any
@@ -71,8 +79,6 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 
     ``num_learners=1`` puts the learner into an actor; what is sampled while it is busy is dropped.
     """
-
-    importance_weights = True
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or IMPALA)

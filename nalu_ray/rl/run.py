@@ -12,7 +12,7 @@ import torch
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
 from nalu_ray.rl.agent.choice import ENDING
 from nalu_ray.rl.agent.stored import Agent
-from nalu_ray.rl.algorithms import build
+from nalu_ray.rl.configure import build
 from nalu_ray.rl.evaluation import METRICS, episodes, on_trained, per_instruction, reach, shares
 from nalu_ray.rl.rllib import checkpoint as states
 from nalu_ray.rl.rllib.learner import DivergedError

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nalu_ray.rl.rllib.waiting import Patience
+from nalu_ray.rl.rllib.env_runner import Patience
 
 
 class Group:

@@ -12,12 +12,11 @@ from typing_extensions import Self
 
 from nalu_ray.envs import ID, World
 from nalu_ray.errors import explain
-from nalu_ray.rl.losses import LossConfig
+from nalu_ray.rl.losses import LossConfig, Schedule, check_schedule, scheduled
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rllib.metrics import evaluate
 from nalu_ray.rl.rllib.module import TimeModule, network_config
-from nalu_ray.rl.schedule import Schedule, check_schedule, scheduled
 from nalu_ray.rl.unsupported import refused
 
 RLLIB_SEEDS = 2**31
@@ -36,8 +35,6 @@ class ActorCriticConfig(AlgorithmConfig):
     refused by :meth:`validate`.
     """
 
-    # Whether the loss weighs actions by how likely the learner's policy makes them.
-    importance_weights = False
     runner_class: type[VectorRunner] = VectorRunner
     _stream_seed: int | None = None  # as debugging() was given it; none in older checkpoints
 

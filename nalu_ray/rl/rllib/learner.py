@@ -21,9 +21,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nalu_ray.layers import NAC
 from nalu_ray.rl.agent.network import Network
-from nalu_ray.rl.losses import actor_critic
+from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
-from nalu_ray.rl.schedule import scheduled
 
 PROGRESS = "progress"  # component of the state: counters
 LR, UPDATES, DROPPED = "learning_rate", "updates_lifetime", "updates_dropped_lifetime"
@@ -41,10 +40,10 @@ class DivergedError(RuntimeError):
 
 
 class ActorCriticLearner(TorchLearner):
-    """Updates a network by :func:`nalu_ray.rl.losses.actor_critic`; rollouts go straight in.
+    """Updates a network by the gradient of a loss on rollouts, which go straight in.
 
     An update whose loss or gradient is not finite, or too large to be squared after clipping, is
-    dropped before the optimiser sees it. A subclass says which optimiser it is.
+    dropped before the optimiser sees it. A subclass gives the loss and the optimiser.
 
     Attributes:
         progress: ``steps`` trained and ``updates`` applied, which the schedules follow, ``bad``
@@ -71,6 +70,19 @@ class ActorCriticLearner(TorchLearner):
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """Returns the optimiser of groups of parameters; the learning rates are set later."""
+        raise NotImplementedError
+
+    def loss(
+        self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns the loss of a rollout, a scalar, and its parts by name, detached.
+
+        Args:
+            logits: (R + 1, N, actions), of the policy that learns.
+            values: (R + 1, N), the last for the observation after the rollout.
+            taken: the rollout's steps.
+            config: weights of the parts.
+        """
         raise NotImplementedError
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
@@ -188,15 +200,13 @@ class ActorCriticLearner(TorchLearner):
         keep = on_device(rollout.keep).float()
         vision = network.vision.numbered(on_device(rollout.frames))
         logits, values, _ = network(vision, on_device(rollout.told), keep, on_device(rollout.state))
-        loss, parts = actor_critic(
-            logits,
-            values,
-            on_device(rollout.actions).long(),
-            on_device(rollout.rewards) * config.reward_scale,
-            1 - keep[1:],
-            on_device(rollout.log_probs) if config.importance_weights else None,
-            config.loss_config(steps),
+        taken = Taken(
+            actions=on_device(rollout.actions).long(),
+            log_probs=on_device(rollout.log_probs),
+            rewards=on_device(rollout.rewards) * config.reward_scale,
+            done=1 - keep[1:],
         )
+        loss, parts = self.loss(logits, values, taken, config.loss_config(steps))
         weight = scheduled(config.sparsity, steps)
         if weight:
             fractions = network.fractions()
