@@ -36,26 +36,37 @@ class SupervisedSetting(Setting):
         "memory_init": "memory_init",
     }
 
-    lr: float = Field(0.01, gt=0, description="highest learning rate")
-    steps: int = Field(1000, ge=1, description="training steps of a seed")
-    optimiser: OptimiserName = Field("adam", description="torch optimiser, or Muon")
-    adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
-    momentum: float = Field(0.0, ge=0, lt=1, description="SGD's momentum, Nesterov's kind")
-    weight_decay: float = Field(0.0, ge=0, description="Muon's, of the weights of linear layers")
-    schedule: ScheduleName = Field("constant", description="learning rate over the steps")
-    warmup: int = Field(
-        0, ge=0, description="first steps, over which the learning rate rises to lr"
+    lr: float = Field(
+        0.01,
+        gt=0,
+        description="learning rate, or its peak where a schedule or a warm-up changes it",
     )
-    lr_end: float = Field(0.01, ge=0, le=1, description="last learning rate, as a share of lr")
+    steps: int = Field(1000, ge=1, description="training steps per seed")
+    optimiser: OptimiserName = Field("adam", description="optimiser, one of torch's or Muon")
+    adam_beta2: float = Field(
+        0.999, ge=0, lt=1, description="decay rate of Adam's mean of squared gradients"
+    )
+    momentum: float = Field(0.0, ge=0, lt=1, description="Nesterov momentum of SGD")
+    weight_decay: float = Field(
+        0.0, ge=0, description="decoupled weight decay of linear layers, for Muon"
+    )
+    schedule: ScheduleName = Field(
+        "constant", description="how the learning rate changes over the steps"
+    )
+    warmup: int = Field(
+        0, ge=0, description="initial steps over which the learning rate rises to lr"
+    )
+    lr_end: float = Field(0.01, ge=0, le=1, description="final learning rate, as a fraction of lr")
     clip: float | None = Field(
-        None, gt=0, description="largest gradient norm of a seed; none = no clipping"
+        None, gt=0, description="largest gradient norm per seed; none = no clipping"
     )
     evaluations: int = Field(
-        20, ge=1, description="times the evaluation sets are scored, evenly spaced"
+        20, ge=1, description="number of evaluations, evenly spaced over the steps"
     )
     shared_inputs: bool = Field(
         False,
-        description="seeds share the stream of training inputs (faster, no longer independent)",
+        description="give all seeds the same training inputs; faster, but the seeds are no "
+        "longer independent",
     )
 
     def built(self) -> Sequence[layers.LayerEntry] | None:
