@@ -33,12 +33,13 @@ S = TypeVar("S", bound=SupervisedSetting)
 class SupervisedTask(Task[S]):
     """A task of inputs and targets, trained by :class:`SupervisedRun`.
 
-    A new one says how to draw a batch, how to build the network and what to measure; the loss is
-    the mean squared error unless it says otherwise.
+    A subclass draws batches (:meth:`sample`) and builds the network (:meth:`build`). Loss and
+    metric are the mean squared error unless it overrides them.
 
     Attributes:
-        splits: the evaluation sets.
-        keep: where each seed's parameters are kept, as a file beside the rows; none are without.
+        splits: names of the evaluation sets.
+        keep: the rule that selects the step at which each seed's network is stored beside the rows;
+            without a rule, none is stored.
     """
 
     splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
@@ -51,34 +52,38 @@ class SupervisedTask(Task[S]):
         return setting.steps
 
     def check(self, setting: S) -> None:
-        """Builds the network without memory for its parameters, and rehearses a step of it."""
+        """Builds the network on the meta device, then rehearses a small training step.
+
+        Raises:
+            TypeError, ValueError: if either fails; the message says why.
+        """
         with torch.device("meta"):
             network = self.build(setting)
         rehearse(self, setting, network)
 
     def example(self, setting: S, streams: Streams) -> Batch | None:
-        """Returns a batch as of training, for :meth:`check`, before :meth:`prepare` was called.
+        """Returns a training batch for :meth:`check`, which runs before :meth:`prepare`.
 
-        A task whose training data is fetched makes one up, or returns none: then check only builds.
+        A task with downloaded data returns a made-up batch, or None to have the network built only.
         """
         return self.sample(setting, "train", streams)
 
     def trained(self, setting: S, seeds: int) -> int:
-        """Parameters, gradients and moments."""
+        """Returns the bytes of parameters, gradients and the optimiser's moments."""
         count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
         return footprint.trained(count, setting.optimiser, seeds)
 
     @abstractmethod
     def sample(self, setting: S, split: str, streams: Streams) -> Batch:
-        """Draws one training batch (``split="train"``) or a whole evaluation set, R seeds at once.
+        """Draws a training batch (``split="train"``) or a whole evaluation set for R seeds at once.
 
-        Seed k's slice must depend on ``streams``'s generator k alone. What is fixed within a seed
-        (the sections of the static task) comes from ``streams.fork("...")``.
+        The slice of seed k must depend on generator k of ``streams`` alone. Draws that are fixed
+        per seed, such as the sections of the static task, come from ``streams.fork("...")``.
         """
 
     @abstractmethod
     def build(self, setting: S) -> nn.Module:
-        """Builds one seed's network; torch's generator has been seeded for it."""
+        """Builds the network of one seed; torch's generator is seeded for it beforehand."""
 
     def predict(
         self, network: Replicas, setting: S, split: str, batch: Batch, streams: Streams
@@ -86,28 +91,28 @@ class SupervisedTask(Task[S]):
         """Returns each seed's predictions for a training batch or an evaluation set, (R, ...).
 
         Args:
-            network: the block's networks, called together.
-            setting, split, batch: of :meth:`sample`.
-            streams: for an evaluation set, as :meth:`sample` got them, so that a task may draw
-                again what is too large to be held.
+            network: the stacked networks of the block.
+            setting, split, batch: as for :meth:`sample`, and its result.
+            streams: for an evaluation set, the same streams as :meth:`sample` got, so that a task
+                can redraw inputs that are too large to keep.
         """
         prediction: Tensor = network(*batch.inputs, shared=batch.shared)
         return prediction
 
     def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
-        """Returns what each seed minimises, (R, ...) x (R, ...) -> (R,)."""
+        """Returns the loss of each seed, (R, ...) x (R, ...) -> (R,)."""
         return (prediction - target).square().flatten(1).mean(1)
 
     def metrics(
         self, setting: S, split: str, prediction: Tensor, target: Tensor
     ) -> dict[str, Tensor]:
-        """Returns each seed's figures on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
+        """Returns the metrics of each seed on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
         return {"mse": mean_squared_error(prediction, target)}
 
     def references(
         self, setting: S, split: str, batch: Batch, streams: Streams
     ) -> dict[str, Tensor]:
-        """Returns figures of an evaluation set that need no training, {name: (R,)}."""
+        """Returns metrics of an evaluation set that need no training, {name: (R,)}."""
         return {}
 
     def curves(
@@ -121,8 +126,8 @@ class SupervisedRun:
     """Trains a block of seeds of one setting; see :class:`nalu_ray.task.Run`.
 
     A seed whose loss or gradient stops being finite, or whose gradient its optimiser cannot square,
-    is frozen there: its parameters and buffers stay as they were before that step, its last row
-    says at which step, and the others go on unharmed.
+    is frozen at that step: its parameters and buffers stay as they were before it, its last row
+    gives the step, and the other seeds go on unchanged.
     """
 
     def __init__(
@@ -156,7 +161,7 @@ class SupervisedRun:
         self.sets = {split: self._evaluation_set(split) for split in task.splits}
 
     def advance(self) -> Progress:
-        """Trains up to the next evaluation and scores every split, or pauses on the way there."""
+        """Trains up to the next evaluation and evaluates every split, or pauses on the way."""
         setting = self.setting
         if self.step == 0:
             self._evaluate()
@@ -173,11 +178,11 @@ class SupervisedRun:
         return records.rows(self.records, self.seeds, self.diverged, self.step)
 
     def files(self) -> dict[str, bytes]:
-        """Returns the models that the task asks to keep."""
+        """Returns the file of the networks that the task's rule selects, if it has one."""
         return self.keeper.files(self.task.name, self.setting, self.seeds, self.replicas)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing: a supervised run starts no process."""
 
     def state_dict(self) -> dict[str, Any]:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
@@ -194,7 +199,7 @@ class SupervisedRun:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on exactly from a saved state."""
+        """Resumes exactly from a saved state."""
         self.replicas.load(state["flat"], state.get("buffers", {}))
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
@@ -229,7 +234,7 @@ class SupervisedRun:
 
     @torch.no_grad()
     def _update(self, buffers: Tensors | None) -> None:
-        """Takes the optimiser's step; frozen seeds keep parameters, and buffers of before."""
+        """Takes the optimiser's step; frozen seeds keep their parameters and earlier buffers."""
         if buffers is None:
             self.optimiser.step()
             return
@@ -247,7 +252,7 @@ class SupervisedRun:
         return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
     def _freeze(self, sound: Tensor) -> bool:
-        """Freezes the seeds, (R,) of bool, whose gradient is not sound; says if any is frozen."""
+        """Freezes the seeds that are not ``sound``, (R,) of bool; returns whether any is frozen."""
         newly = ~sound.cpu() & (self.diverged < 0)
         self.diverged[newly] = self.step
         return bool((self.diverged >= 0).any())
@@ -257,7 +262,7 @@ class SupervisedRun:
     def _evaluation_set(self, split: str) -> Batch:
         streams = Streams(self.task.name, self.seeds, split)
         batch = self._to_device(self.task.sample(self.setting, split, streams))
-        again = streams.fork(split)  # for what is drawn anew whenever it is read
+        again = streams.fork(split)  # for inputs that are redrawn at each evaluation
         for metric, values in self.task.references(self.setting, split, batch, again).items():
             self._record(split, metric, values)
         return batch
