@@ -1,4 +1,4 @@
-"""A small stacked step of a setting, before anything is run: it shows what stacking cannot do."""
+"""A small stacked training step before a run: it finds networks that cannot be stacked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EXAMPLES = 4  # of a batch
 MOST_NUMBERS = 2**22  # of a network or a batch: beyond it, a rehearsal takes memory and time
 
 _REASONS = {
-    "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which are "
-    "not a seed's own where seeds are stacked: leave them out, or let the task's sample draw them "
-    "as one more input",
-    "data-dependent": "its forward pass decides by the values of a tensor (`if`, `while`, .item(), "
-    "a mask as an index), which differ from seed to seed: use torch.where",
+    "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which "
+    "stacked seeds cannot have of their own: leave them out, or let the task's sample draw them as "
+    "another input",
+    "data-dependent": "its forward pass branches on values of a tensor (`if`, `while`, .item(), "
+    "a mask as an index), which differ between seeds: use torch.where",
 }
 _SIGNS = {
     "randomness": ("randomness",),
@@ -48,14 +48,14 @@ class Rehearsed(Protocol):
 
 
 def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
-    """Makes sure that seeds of a setting can be trained as one stacked model, once a network.
+    """Checks that seeds of a setting can be trained as one stacked model; once per network.
 
     Args:
-        task, setting: what is to be trained.
-        network: as the task builds it, on the meta device.
+        task, setting: the task and the setting to train.
+        network: the task's network, on the meta device.
 
     Raises:
-        TypeError: it cannot; the message says what to do instead.
+        TypeError: if they cannot; the message says what to do instead.
     """
     if sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS:
         return
@@ -67,7 +67,7 @@ def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) ->
 
 
 def _fault(task: Rehearsed, setting: SupervisedSetting) -> str | None:
-    """Says what fails; nothing if nothing does."""
+    """Returns the reason of a failure, or None if the step works."""
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
     try:
@@ -92,7 +92,9 @@ def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
 
     loss = task.loss(setting, predict(), batch.targets)
     if loss.shape != (2,):
-        raise TypeError(f"loss must be one number a seed, (2,) for two, got {tuple(loss.shape)}")
+        raise TypeError(
+            f"loss must be one number per seed, (2,) for two seeds, got {tuple(loss.shape)}"
+        )
     flat = replicas.flat
     (flat.grad,) = torch.autograd.grad(loss.sum(), flat)
     shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
@@ -116,7 +118,7 @@ def _named(task: Rehearsed, setting: SupervisedSetting) -> str:
 
 
 def _signature(network: nn.Module) -> tuple[Any, ...]:
-    """What a network's modules are and hold: equal for two that do the same."""
+    """Returns the types and attributes of a network's modules: equal for equivalent networks."""
     return tuple(
         (name, type(part), tuple((key, _plain(value)) for key, value in sorted(vars(part).items())))
         for name, part in network.named_modules()
@@ -131,7 +133,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set):
         return tuple(_plain(item) for item in value)
     if isinstance(value, nn.Module):
-        return None  # has a place of its own
+        return None  # listed among the modules itself
     try:
         hash(value)
     except TypeError:

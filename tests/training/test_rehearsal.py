@@ -19,7 +19,7 @@ from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedTask
 
 RANDOM = r"draws random numbers .* let the task's sample draw them as one more input$"
-DECIDES = r"decides by the values of a tensor .*: use torch\.where$"
+DECIDES = r"branches on values of a tensor .*: use torch\.where$"
 
 
 class Unit(nn.Module):
@@ -140,7 +140,7 @@ def test_loss_must_be_one_number_a_seed(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(task, "loss", mean)
     with pytest.raises(
-        TypeError, match=r"loss must be one number a seed, \(2,\) for two, got \(\)"
+        TypeError, match=r"loss must be one number per seed, \(2,\) for two, got \(\)"
     ):
         task.check(SupervisedSetting())
 
