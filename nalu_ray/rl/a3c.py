@@ -92,7 +92,7 @@ class A3CConfig(ActorCriticConfig):
 
 
 class A3C(TrainedModule, Algorithm):
-    """See the module."""
+    """Asynchronous advantage actor-critic; the module's docstring describes it."""
 
     @classmethod
     def get_default_config(cls) -> A3CConfig:
@@ -104,12 +104,12 @@ class A3C(TrainedModule, Algorithm):
 
     @property
     def learner(self) -> A3CLearner:
-        """The one that applies gradients."""
+        """The learner that applies gradients."""
         learner: A3CLearner = self.learner_group._learner
         return learner
 
     def training_step(self) -> None:
-        """Applies every gradient that is there; where none is, waits for one."""
+        """Applies the gradients that have arrived; waits for one if there are none."""
         if not self.config.num_env_runners:
             self._apply(self.env_runner.sample_and_grads(**self._request()))
             return
@@ -124,7 +124,7 @@ class A3C(TrainedModule, Algorithm):
         self._ask(group.healthy_env_runner_ids())
 
     def restore_from_path(self, *arguments: Any, **named: Any) -> None:
-        """Goes on from a checkpoint, also from an older one."""
+        """Resumes from a checkpoint, which may be older than the present state."""
         super().restore_from_path(*arguments, **named)
         # Requests that were under way have been answered before, with other weights.
         self.env_runner_group.fetch_ready_async_reqs(timeout_seconds=1.0)

@@ -31,7 +31,7 @@ KINDS = (".gif", ".mp4")
 
 @dataclass(frozen=True)
 class Moment:
-    """What there is to see at one time of an episode.
+    """The state of an episode at one time, as it is shown.
 
     Attributes:
         episode: 1, 2, ...
@@ -39,9 +39,9 @@ class Moment:
         t: time in the episode.
         instruction: T.
         distance: fewest actions from the episode's start to the target.
-        action: what the agent does now; none at the end.
-        probabilities: of the actions, in the order of ``ACTIONS``; none at the end.
-        arrived: at the end, whether the agent is on the target; none before.
+        action: the agent's action; None at the end.
+        probabilities: of the actions, in the order of ``ACTIONS``; empty at the end.
+        arrived: at the end, whether the agent is on the target; None before.
     """
 
     episode: int
@@ -60,7 +60,7 @@ class Moment:
 
     @property
     def outcome(self) -> str | None:
-        """How the episode ended: ``exact``, ``early by 2``, ``late by 2``, ``never``; else none."""
+        """How the episode ended: ``exact``, ``early by 2``, ``late by 2`` or ``never``, or None."""
         if self.arrived is None:
             return None
         if not self.arrived:
@@ -71,7 +71,7 @@ class Moment:
 
     @property
     def feasible(self) -> bool:
-        """Whether T leaves the time to reach the target at all."""
+        """Whether the target can be reached by T."""
         return self.distance <= self.instruction
 
 
@@ -84,15 +84,15 @@ def play(
     greedy: bool = True,
     seed: int = 0,
 ) -> Iterator[Moment]:
-    """Plays episodes one after another and yields their moments, the ends included.
+    """Plays episodes one after another and yields their moments, ends included.
 
     Args:
-        agent: who plays, on the CPU, in its own world but for T and the time limit.
+        agent: the agent, on the CPU; it plays in its world except for T and the time limit.
         instruction: T.
-        episodes: how many.
+        episodes: number of episodes.
         time_limit: L, at least T.
-        greedy: take the likeliest action, else draw one.
-        seed: of starts and draws.
+        greedy: whether to take the most likely action instead of sampling one.
+        seed: seed of starts and sampled actions.
     """
     rules = dataclasses.replace(agent.world, instructions=instruction, time_limit=time_limit)
     env = TimeGridworldEnv(observation="frame", **dataclasses.asdict(rules))
@@ -113,7 +113,7 @@ def play(
 
 
 def board(world: World, moment: Moment, episodes: int) -> Table:
-    """Returns the world beside what the agent was told and does."""
+    """Returns the world beside the instruction and the agent's action."""
     table = Table.grid(padding=(0, 3))
     table.add_row(board_grid(world, moment.frame), Group(*_facts(moment, episodes)))
     return table
@@ -129,13 +129,13 @@ def board_grid(world: World, frame: int) -> Text:
     colours[rows[target], cols[target]] = TARGET
     padding = ((world.border, world.border),) * 2
     edged = np.stack([np.pad(colours[..., c], padding, constant_values=WALL[c]) for c in range(3)])
-    place = (rows[agent] + world.border, cols[agent] + world.border)
+    position = (rows[agent] + world.border, cols[agent] + world.border)
     lines = []
     for row, colours_of_row in enumerate(edged.transpose(1, 2, 0)):
         text = Text()
         for col, colour in enumerate(colours_of_row):
             # an agent on its target is drawn inside it, as in the world's pictures
-            both = agent == target and (row, col) == place
+            both = agent == target and (row, col) == position
             text.append("▐▌" if both else "  ", f"{_rgb(AGENT)} on {_rgb(colour)}")
         lines.append(text)
     return Text("\n").join(lines)
@@ -184,27 +184,27 @@ def _rgb(colour: Iterable[int]) -> str:
 
 
 def mistakes(path: Path) -> list[str]:
-    """Returns why no animation can be written under that name here; nothing if it can."""
-    kind = path.suffix.lower()
-    if kind not in KINDS:
+    """Returns the reasons why an animation cannot be written to ``path``; empty if it can."""
+    ending_of_name = path.suffix.lower()
+    if ending_of_name not in KINDS:
         return [f"{path}: an animation's name ends in {' or '.join(KINDS)}"]
-    if kind == ".mp4" and shutil.which("ffmpeg") is None:
-        return [f"{path}: MP4 needs ffmpeg, which is not on PATH; .gif needs nothing"]
+    if ending_of_name == ".mp4" and shutil.which("ffmpeg") is None:
+        return [f"{path}: MP4 needs ffmpeg, which is not on PATH; .gif works without it"]
     return []
 
 
 def save(path: Path, world: World, moments: Sequence[Moment], fps: float) -> Path:
-    """Writes moments, one picture each, whole or not at all; the same bytes for the same moments.
+    """Writes an animation with one picture per moment, atomically; equal moments give equal bytes.
 
     Args:
-        path: its ending says what is written, see :func:`mistakes`.
-        world: whose pictures are shown.
-        moments: of one or more episodes.
-        fps: moments a second.
+        path: a name that ends in .gif or .mp4.
+        world: the world of the moments.
+        moments: moments of one or more episodes.
+        fps: moments per second.
 
     Raises:
-        OSError: it could not be written.
-        ConfigError: ffmpeg refused.
+        OSError: if it cannot be written.
+        ConfigError: if ffmpeg fails.
     """
     pictures = [picture(world, moment) for moment in moments]
     seconds = [1 / fps if moment.outcome is None else PAUSE for moment in moments]

@@ -169,12 +169,12 @@ class IMPALA(TrainedModule, RLlibIMPALA):
             self.env_runner.set_weights_and_version(weights[DEFAULT_MODULE_ID], version)
 
     def restore_from_path(self, *arguments: Any, **named: Any) -> None:
-        """Goes on from a checkpoint, also from an older one."""
+        """Resumes from a checkpoint, which may be older than the present state."""
         super().restore_from_path(*arguments, **named)
         # Requests that were under way have been answered before, with other weights.
         self.env_runner_group.fetch_ready_async_reqs(timeout_seconds=1.0)
-        (found,) = self.learner_group.foreach_learner(_weights)
-        self.outbox.put(*found.get())
+        (result,) = self.learner_group.foreach_learner(_weights)
+        self.outbox.put(*result.get())
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         # RLlib's own would give them the server's handle.
@@ -184,8 +184,8 @@ class IMPALA(TrainedModule, RLlibIMPALA):
     def _sample_and_get_connector_states(self) -> tuple[list[Any], list[Any], list[Any], set[int]]:
         """As RLlib's, but waits for the first rollout and not for the last."""
         if not self.config.num_env_runners:
-            rollouts, _, told = self.env_runner.sample_get_state_and_metrics()
-            return [rollouts], [], [told], set()
+            rollouts, _, metrics = self.env_runner.sample_get_state_and_metrics()
+            return [rollouts], [], [metrics], set()
         self.patience.check()
         group = self.env_runner_group
         wait_for_any(group, SAMPLE, self.config.timeout_s_sampler_manager)

@@ -22,7 +22,7 @@ Schedule = float | Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What the loss weighs.
+    """Weights of the loss.
 
     Attributes:
         gamma: discount of a step.
@@ -68,8 +68,8 @@ def vtrace(
         values: (R + 1, N), the last for the observation after the rollout.
         rewards: (R, N).
         done: (R, N), 1 where the episode ended with that step.
-        log_ratio: (R, N), log of the policy's probability over the behaviour's; none where the
-            rollout was made by the policy itself.
+        log_ratio: (R, N), log of the policy's probability over the behaviour's; None if the policy
+            itself acted.
         config: gamma, lambda and the clip are read.
 
     Returns:
@@ -115,7 +115,8 @@ def actor_critic(  # noqa: PLR0917 (the tensors of one rollout)
         actions: (R, N) int64.
         rewards: (R, N).
         done: (R, N).
-        behaviour: (R, N), log-probability the actions were drawn with; none for the policy's own.
+        behaviour: (R, N), log-probabilities with which the actions were drawn; None if the policy
+            itself acted.
         config: the weights.
 
     Returns:

@@ -43,7 +43,7 @@ UNUSED = {
 
 
 class GridworldSetting(NetworkConfig, Setting):
-    """What is trained, how, and how it is tested; where the paper says nothing, our choice."""
+    """Algorithm, network, world, training and test of an agent."""
 
     algorithm: AlgorithmName = Field(
         "a3c", description="training algorithm, impala or a3c (section 4.5 uses A3C)"

@@ -59,7 +59,7 @@ def test_loss_by_hand(kind: str) -> None:
     with torch.no_grad():
         logits, values, _ = network(
             network.vision.numbered(torch.tensor(data.frames)),
-            torch.tensor(data.told),
+            torch.tensor(data.instruction),
             torch.tensor(data.keep).float(),
             torch.tensor(data.state),
         )

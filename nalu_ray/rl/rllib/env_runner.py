@@ -146,23 +146,23 @@ def _reconstructed() -> bool:
 
 
 def wait_for_any(group: Any, tag: str, timeout: float) -> None:
-    """Waits until one request of an `EnvRunnerGroup` is answered, or for ``timeout`` seconds.
+    """Waits until any request of an `EnvRunnerGroup` is answered, or for ``timeout`` seconds.
 
-    RLlib's own fetching waits for all of them, so that each runner is as slow as the slowest.
+    RLlib waits for all requests, so that each runner would be as slow as the slowest.
     """
     requests = group._worker_manager._in_flight_req_to_actor_id.items()
-    pending = [request for request, (own, _) in requests if own == tag]
+    pending = [request for request, (name, _) in requests if name == tag]
     if pending:
         ray.wait(pending, num_returns=1, timeout=timeout)
 
 
 class Patience:
-    """Says when to give up: runners die and are replaced, but not forever.
+    """Decides when to give up on environment runners that die again and again.
 
     Args:
         group: the `EnvRunnerGroup`.
-        attempts: steps of training in a row without any runner that are put up with.
-        restarts: of a runner, in the mean, without an answer of any.
+        attempts: allowed training steps in a row without a living runner.
+        restarts: allowed restarts per runner, on average, without any answer.
     """
 
     def __init__(self, group: Any, attempts: int = 60, restarts: int = 5) -> None:
@@ -170,14 +170,14 @@ class Patience:
         self.failed = self.before = 0
 
     def answered(self) -> None:
-        """A runner did what it was asked for."""
+        """Notes that a runner answered a request."""
         self.failed, self.before = 0, self.group.num_remote_worker_restarts()
 
     def check(self) -> None:
         """Waits a second if no runner is alive.
 
         Raises:
-            RuntimeError: if none came back for too long, or those that did died again and again.
+            RuntimeError: if no runner came back for too long, or runners kept dying.
         """
         died = self.group.num_remote_worker_restarts() - self.before
         if died > self.restarts * self.group.num_remote_env_runners():
@@ -189,5 +189,5 @@ class Patience:
             return
         self.failed += 1
         if self.failed > self.attempts:
-            raise RuntimeError("no environment runner is left, and none came back")
+            raise RuntimeError("all environment runners are gone, and none came back")
         time.sleep(1)
