@@ -1,4 +1,4 @@
-"""Many episodes side by side: their state as arrays, how it begins and moves on."""
+"""Many episodes side by side: their state as arrays, their starts and their steps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Batch:
     """State of N episodes in one world; the rules of the task without Gymnasium's conventions.
 
     Attributes:
-        key: (N,) uint64, where each environment's random numbers begin.
-        episode: (N,) uint64, which episode each begins next.
+        key: (N,) uint64, the start of each environment's random numbers.
+        episode: (N,) uint64, number of the episode that each begins next.
         frame: (N,) int64, ``agent * cells + target``.
         t: (N,) int64, time in the episode.
         instruction: (N,) int64, T.
@@ -54,7 +54,7 @@ class Batch:
         self.ended[which] = False
 
     def advance(self, actions: IntArray) -> BoolArray:
-        """Takes (N,) actions, each of 0 to 4; returns which agents are on their target now."""
+        """Takes (N,) actions, 0 to 4 each; returns which agents are on their target."""
         index = self.frame * len(ACTIONS)
         index += actions
         # "clip" lets NumPy write straight into the array; no index is outside.
@@ -99,10 +99,10 @@ class Batch:
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Sets the arrays; ValueError if they are not those of an equal batch's :meth:`state`."""
-        own = self.state()
-        if state.keys() != own.keys():
-            raise ValueError(f"state has {sorted(state)}, this environment {sorted(own)}")
-        for name, values in own.items():
+        present = self.state()
+        if state.keys() != present.keys():
+            raise ValueError(f"state has {sorted(state)}, this environment {sorted(present)}")
+        for name, values in present.items():
             given = state[name]
             if (given.shape, given.dtype) != (values.shape, values.dtype):
                 raise ValueError(
@@ -113,5 +113,5 @@ class Batch:
             raise ValueError(
                 f"state['frame'] is of a world with other than {self.world.cells} cells"
             )
-        for name, values in own.items():
+        for name, values in present.items():
             np.copyto(values, state[name])

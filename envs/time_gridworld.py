@@ -23,11 +23,11 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
     """Reach the red square exactly at time T.
 
     ## Description
-    A grey agent and a red target stand on two random cells of a 5 x 5 grid. The agent is told a
-    time T, drawn from 5 to 12. Every action takes one unit of time, starting at t = 0, and the
-    agent is to step onto the target for the first time at t = T: it has to keep count of the time
-    that passed, which no picture shows. From T = 8 on every start allows it, as no two cells are
-    further apart. Whoever learned to count does it for values of T that training did not have.
+    A grey agent and a red target stand on two random cells of a 5 x 5 grid. The agent gets a time
+    T, drawn from 5 to 12. Every action takes one unit of time, starting at t = 0, and the agent
+    should step onto the target for the first time at t = T. It has to keep count of the time, which
+    no picture shows. From T = 8 on every start allows it, as no two cells are further apart. An
+    agent that has learned to count does so for values of T beyond those in training.
 
     ## Observation space
     A dictionary:
@@ -42,7 +42,7 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
     leaves the agent where it is; time passes.
 
     ## Rewards
-    0 in every step but the one that reaches the target, at time t:
+    0 in every step but the one that reaches the target, at time t (:func:`rewards`):
 
     * ``symmetric`` (default): m - c * abs(T - t), with m = 1 and c = 0.1;
     * ``early``: m - c * (T - t) if t <= T, else 0;
@@ -119,7 +119,7 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._ended:
-            raise ResetNeeded("the episode has ended, or none was begun: call reset()")
+            raise ResetNeeded("the episode has ended, or none has begun: call reset()")
         if not 0 <= action < len(ACTIONS):
             raise ValueError(f"action {action!r}: 0 to {len(ACTIONS) - 1} are allowed")
         self._agent = int(self.world.moves[self._agent, action])
@@ -194,10 +194,10 @@ class Window:
 
     Args:
         picture_pixels: side of a picture.
-        fps: pictures a second, at most.
+        fps: maximum number of pictures per second.
 
     Raises:
-        DependencyNotInstalled: if there is no pygame.
+        DependencyNotInstalled: if pygame is not installed.
     """
 
     def __init__(self, picture_pixels: int, fps: int) -> None:
@@ -216,7 +216,7 @@ class Window:
         self._clock = pygame.time.Clock()
 
     def show(self, picture: NDArray[np.uint8]) -> None:
-        """Shows an RGB picture, (P, P, 3), once the last one had its time."""
+        """Shows an RGB picture, (P, P, 3), after the last one had its time."""
         large = picture.repeat(self._scale, 0).repeat(self._scale, 1)
         # pygame counts columns first.
         self._pygame.surfarray.blit_array(self._surface, large.swapaxes(0, 1))

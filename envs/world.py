@@ -77,7 +77,7 @@ class World:
             raise ValueError(f"walls={self.walls}: every free cell must be reached from any other")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Tables are built again where a world arrives: they are megabytes, it is a few numbers.
+        # A pickle holds the arguments; the tables, megabytes, are rebuilt from them.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     @property
@@ -132,10 +132,10 @@ class World:
         return spaces.Dict({observation: seen, "instruction": instruction})
 
     def fixed_starts(self, options: dict[str, Any], count: int) -> dict[str, IntArray]:
-        """Returns what reset's options fix, as (count,) arrays: instruction, agent, target.
+        """Returns the options of reset as (count,) arrays: instruction, agent, target.
 
         Raises:
-            ValueError: if an option is unknown, of another shape, or outside what is allowed.
+            ValueError: if an option is unknown, of another shape, or out of range.
         """
         allowed = {
             "instruction": (1, self.time_limit),
@@ -162,9 +162,7 @@ class World:
         if not 1 <= low <= high:
             raise ValueError(f"{given}: allowed are T or (smallest, largest), from 1 on")
         if high > self.time_limit:
-            raise ValueError(
-                f"{given}: T may be at most time_limit={self.time_limit}, or nobody arrives at T"
-            )
+            raise ValueError(f"{given}: T may be at most time_limit={self.time_limit}")
 
     def _check_walls(self) -> None:
         for wall in self.walls:
@@ -186,7 +184,7 @@ class World:
 
 @lru_cache(maxsize=4)
 def _frames(size: int, walls: tuple[tuple[int, int], ...], cell_pixels: int, border: int) -> Pixels:
-    """Draws a grid once a process, however many environments show it."""
+    """Draws a grid once per process, for all environments that show it."""
     drawn = layout.frames(layout.free_cells(size, walls), cell_pixels, border)
     drawn.setflags(write=False)
     return drawn
@@ -212,7 +210,7 @@ def _check_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
     if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_whole, value)):
-        raise ValueError(f"{name}: {value!r} is no pair of whole numbers")
+        raise ValueError(f"{name}: {value!r} is not a pair of whole numbers")
     return int(value[0]), int(value[1])
 
 

@@ -1,8 +1,8 @@
 """Arithmetic units, the networks they are compared with, and both by name.
 
-Pure ``torch.nn.Module``s that need nothing else of ``nalu_ray``. :func:`build` makes a network of
-any layer's name, :func:`build_cell` a recurrent cell of any cell's or unit's; ``registry`` says how
-a new layer joins.
+Pure ``torch.nn.Module``s, usable without the rest of ``nalu_ray``. :func:`build` makes a network
+from the name of a layer, :func:`build_cell` a recurrent cell from the name of a cell or unit;
+``registry`` explains how to add a layer.
 """
 
 from .activations import ACTIVATIONS, CReLU

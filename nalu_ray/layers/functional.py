@@ -10,7 +10,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     """Linear map without bias, y = x W^T.
 
     Args:
-        x: (..., in_features), any leading shape, also none.
+        x: (..., in_features), any leading shape, even empty.
         weight: (out_features, in_features).
 
     Returns:

@@ -27,7 +27,7 @@ def nac_weight(w_hat: Tensor, m_hat: Tensor) -> Tensor:
 
 
 class Accumulator(nn.Module):
-    """W = tanh(W_hat) * sigmoid(M_hat) and its two parameters, which NAC and NALU share."""
+    """Base of NAC and NALU: the weight W = tanh(W_hat) * sigmoid(M_hat) and its parameters."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Accumulator(nn.Module):
         return nac_weight(self.W_hat, self.M_hat)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the parameters anew; ``generator`` must live on their device."""
+        """Redraw the parameters from ``generator``, which must live on their device."""
         initialise(self.W_hat, self.init, generator)
         initialise(self.M_hat, self.m_hat_init, generator)
 
@@ -83,9 +83,9 @@ class NAC(Accumulator):
         in_features: size of the input's last axis.
         out_features: size of the output's last axis.
         init: initialisation of W_hat, a name in ``INITIALISERS`` or a constant.
-        m_hat_init: the same for M_hat; ``None`` means as W_hat.
-        device: where the parameters live.
-        dtype: their floating-point type.
+        m_hat_init: initialisation of M_hat; ``None`` means that of W_hat.
+        device: device of the parameters.
+        dtype: floating-point type of the parameters.
 
     Raises:
         ValueError: if a size is below 1 or an initialisation is unknown.
@@ -107,7 +107,7 @@ class NAC(Accumulator):
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features), for any leading shape, also none."""
+        """(..., in_features) to (..., out_features); the leading shape may be empty."""
         return linear(x, self.weight)
 
 

@@ -130,10 +130,10 @@ class NALU(Accumulator):
         out_features: size of the output's last axis.
         epsilon: keeps the logarithm away from 0. The paper names no value.
         init: initialisation of W_hat, a name in ``INITIALISERS`` or a constant.
-        m_hat_init: the same for M_hat; ``None`` means as W_hat.
-        gate_init: the same for G.
-        device: where the parameters live.
-        dtype: their floating-point type.
+        m_hat_init: initialisation of M_hat; ``None`` means that of W_hat.
+        gate_init: initialisation of G.
+        device: device of the parameters.
+        dtype: floating-point type of the parameters.
 
     Raises:
         ValueError: if a size is below 1, epsilon not above 0, or an initialisation unknown.
@@ -166,7 +166,7 @@ class NALU(Accumulator):
         initialise(self.G, self.gate_init, generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features), for any leading shape, also none."""
+        """(..., in_features) to (..., out_features); the leading shape may be empty."""
         weight = self.weight
         stacked = torch.cat([weight, self.G])
         sums, exponents = nalu_sums(x, weight, stacked, self.epsilon)

@@ -1,7 +1,7 @@
 """Networks by layer name.
 
-A layer joins by being a module of this package that calls :func:`register`, or by a module of
-another package named in the entry-point group ``nalu_ray.layers``; no list names it. A complete
+To add a layer, put a module that calls :func:`register` into this package, or name a module of
+another package in the entry-point group ``nalu_ray.layers``. There is no central list. A complete
 file, ``nalu_ray/layers/scaled.py``::
 
     @register("scaled", label="Scaled NAC")
@@ -197,7 +197,7 @@ def build(
         in_features: size of the input's last axis.
         hidden_features: units in each hidden layer.
         out_features: size of the output's last axis.
-        hidden_layers: how many hidden layers; the network has one layer more.
+        hidden_layers: number of hidden layers; the network has one layer more.
         options: passed to the layer's factory.
 
     Returns:

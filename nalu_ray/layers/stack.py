@@ -1,4 +1,4 @@
-"""Layers in a row, and the factory that makes such a network of any layer."""
+"""Networks of stacked layers, and the factory that builds them from any layer class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reset_parameters(module: nn.Module, generator: torch.Generator | None = None
 
 
 class Stack(nn.Sequential):
-    """Layers applied in order, whose parameters can all be drawn anew from one generator."""
+    """Layers applied in order, whose parameters can be redrawn from a single generator."""
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Initialise the layers that have parameters, first to last."""

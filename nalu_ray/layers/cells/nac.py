@@ -51,7 +51,7 @@ class AccumulatorCell(UnitCell):
         self._remember()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the parameters anew; ``generator`` must live on their device."""
+        """Redraw the parameters from ``generator``, which must live on their device."""
         super().reset_parameters(generator)
         self._remember()
 
@@ -70,11 +70,11 @@ class NACCell(AccumulatorCell):
     Args:
         in_features: size of the input's last axis.
         hidden_features: size of h.
-        memory_init: m; W_hat and M_hat start at m from each h to itself, at 0 and -m to the
-            others, so that W is the nearer to the identity there the larger m is, and the cell
-            starts by keeping what it has. From 110 on it keeps it for ever: in float32 W is the
-            identity and its gradient 0. ``None`` leaves them to ``init``.
-        options: of :class:`~nalu_ray.layers.NAC`.
+        memory_init: m; from each unit of h to itself W_hat and M_hat start at m, to the others at 0
+            and -m. The larger m, the nearer W is to the identity on h, and the cell starts by
+            keeping its state. From 110 on it keeps the state for ever: in float32 W is the identity
+            and its gradient 0. ``None`` leaves them to ``init``.
+        options: options of :class:`~nalu_ray.layers.NAC`.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class NALUCell(AccumulatorCell):
         in_features: size of the input's last axis.
         hidden_features: size of h.
         memory_init: as in :class:`NACCell`.
-        options: of :class:`~nalu_ray.layers.NALU`.
+        options: options of :class:`~nalu_ray.layers.NALU`.
     """
 
     def __init__(

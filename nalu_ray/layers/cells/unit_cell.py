@@ -1,4 +1,4 @@
-"""Recurrent cells by name. Every arithmetic unit is one: applied to [x_t, h_{t-1}]."""
+"""Recurrent cells by name, and the cell of any arithmetic unit."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class UnitCell(Cell):
         in_features: size of the input's last axis.
         hidden_features: size of h.
         unit: a module class with constructor ``(in_features, out_features, **options)``.
-        options: the unit's.
+        options: options of the unit.
 
     Raises:
-        ValueError: a size is below 1.
+        ValueError: if a size is below 1.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class UnitCell(Cell):
 
 
 class _Cells(Registry):
-    """Cells, and every unit that has no cell of its own."""
+    """Cells by name; a unit without a registered cell gets a :class:`UnitCell`."""
 
     def names(self) -> list[str]:
         """Every name that :meth:`build` takes, sorted."""
-        super().names()  # units' own cells come first
-        own = {
+        super().names()  # registers the cells of units first
+        cells = {
             entry.factory.unit: entry.factory
             for entry in self.entries.values()
             if isinstance(entry.factory, UnitFactory)
@@ -69,7 +69,7 @@ class _Cells(Registry):
             entry = registry.get(name)
             if name not in self.entries and isinstance(entry.factory, Stacked):
                 first = entry.factory.first
-                factory = own.get(first) or UnitFactory(first)
+                factory = cells.get(first) or UnitFactory(first)
                 self.entries[name] = replace(entry, factory=factory)
         return sorted(self.entries)
 
