@@ -27,7 +27,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
     Spaces, rewards and rules are those of the single environment. After ``reset(seed=s)``,
     environment i lives through exactly the episodes of a single one after ``reset(seed=s + i)``.
 
-    All that it returns is what Gymnasium's ``SyncVectorEnv`` of single ones returns. Infos are (N,)
+    It returns exactly what Gymnasium's ``SyncVectorEnv`` of single ones does. Infos are (N,)
     arrays, zero where the mask of the same name (``_t``) is false: ``t``, ``instruction`` and
     ``distance``; in a step that ended an episode ``arrived``, whether it reached the target. In the
     mode ``SameStep`` the last observation and info of an ended episode, ``arrived`` among them, are
@@ -40,8 +40,8 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
             action it ignores), ``SameStep`` (at once), or ``Disabled`` (never:
             ``reset(options={"reset_mask": ended})`` does it).
         observation: ``"pixels"`` or ``"frame"``.
-        copy: false for observations that lie in the environment's memory: its next step changes
-            them, which saves little (benchmarks/gridworld.py).
+        copy: whether observations are copies; without it the next step changes them, which saves
+            little (benchmarks/gridworld.py).
         render_mode: ``None`` or ``"rgb_array"``.
         arguments: fields of :class:`envs.world.World`.
 
@@ -128,13 +128,13 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         """Begins an episode in every environment, or in those of ``options["reset_mask"]``.
 
         Args:
-            seed: one for each environment, where ``None`` means its next episode; a number s
-                means s, s + 1, ...; ``None``, the next episode everywhere.
+            seed: one per environment, where ``None`` means its next episode; a number s means s,
+                s + 1, ...; ``None`` means the next episode everywhere.
             options: ``reset_mask``, (N,) bool; ``instruction``, ``agent`` and ``target``, each a
-                number or (N,), fix what would be drawn.
+                number or (N,), replace random draws.
 
         Raises:
-            ValueError: if seeds, options or the mask do not fit.
+            ValueError: if seeds, options or the mask are not allowed.
         """
         options = dict(options or {})
         mask = self._to_reset(options.pop("reset_mask", None))
@@ -153,7 +153,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
 
         Raises:
             ResetNeeded: before the first reset, or if an episode ended and autoreset is disabled.
-            ValueError: if an action is none.
+            ValueError: if an action is not allowed.
         """
         batch, mode = self._batch, self.autoreset_mode
         actions = self._checked(actions)
@@ -180,16 +180,16 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         return None if self.render_mode is None else tuple(self.world.frames[self.frame])
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all that changes: (N,) arrays by name."""
+        """Returns a copy of the state, (N,) arrays by name."""
         if not self._started:
             raise ResetNeeded("there is no state to save: call reset()")
         return {name: values.copy() for name, values in self._batch.state().items()}
 
     def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        """Goes on exactly from the state of an environment with the same arguments.
+        """Resumes exactly from the state of an environment with the same arguments.
 
         Raises:
-            ValueError: if names, shapes or types of the arrays are not this environment's.
+            ValueError: if the arrays have other names, shapes or types.
         """
         self._batch.load(state)
         self._generators.forget_seeds()
@@ -214,7 +214,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
 
     def _checked(self, actions: NDArray[Any]) -> IntArray:
         if not self._started:
-            raise ResetNeeded("no episode was begun: call reset()")
+            raise ResetNeeded("no episode has begun: call reset()")
         if self.autoreset_mode is AutoresetMode.DISABLED and self._batch.ended.any():
             ended = np.flatnonzero(self._batch.ended).tolist()
             raise ResetNeeded(f"episodes of environments {ended} have ended: reset them first")
@@ -246,8 +246,8 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         shown = self._batch.shown()[which, None].astype(np.float32)
         observations = np.empty(self.num_envs, object)
         observations[which] = [
-            {self.observation: one, "instruction": instruction}
-            for one, instruction in zip(seen, shown, strict=True)
+            {self.observation: view, "instruction": instruction}
+            for view, instruction in zip(seen, shown, strict=True)
         ]
         final_info = _masked({**self._batch.infos(), "arrived": arrived}, ended)
         final = {"final_obs": observations, "final_info": final_info}
@@ -255,7 +255,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
 
 
 def _masked(values: dict[str, NDArray[Any]], mask: BoolArray | None = None) -> Infos:
-    """Returns values with a mask each; zero, as Gymnasium has it, where the mask is false."""
+    """Returns values, each with its mask; zero where the mask is false, as in Gymnasium."""
     infos: Infos = {}
     first = next(iter(values.values()))
     masks = np.ones((len(values), len(first)), np.bool_)

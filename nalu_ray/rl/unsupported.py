@@ -1,4 +1,4 @@
-"""What RLlib's configurations offer and IMPALA and A3C do not do: refused by name, not ignored."""
+"""Settings of RLlib that IMPALA and A3C would ignore; they are refused by name instead."""
 
 from __future__ import annotations
 

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.training.fields import LayerName, SupervisedSetting
 from nalu_ray.training.metrics import mean_absolute_error, mean_squared_error
 from nalu_ray.training.optimisers import OptimiserName
+from nalu_ray.training.supervised import SupervisedTask
 
 ACTIVATIONS = {
     "hardtanh": "Hardtanh",
@@ -129,9 +130,6 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: IdentitySetting) -> int:
-        return setting.steps
 
     def build(self, setting: IdentitySetting) -> nn.Module:
         return layers.build(

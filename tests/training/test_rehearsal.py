@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from nalu_ray import registry
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.training import rehearsal
 from nalu_ray.training.fields import SupervisedSetting
+from nalu_ray.training.supervised import SupervisedTask
 
 RANDOM = r"draws random numbers .* let the task's sample draw them as one more input$"
-DECIDES = r"decides by the values of a tensor .*: use torch\.where$"
+DECIDES = r"branches on values of a tensor .*: use torch\.where$"
 
 
 class Unit(nn.Module):
@@ -47,9 +48,6 @@ class Task(SupervisedTask[SupervisedSetting]):
 
     def __init__(self, make: Callable[[], nn.Module]) -> None:
         self.make, self.built = make, 0
-
-    def steps(self, setting: SupervisedSetting) -> int:
-        return setting.steps
 
     def build(self, setting: SupervisedSetting) -> nn.Module:
         self.built += 1
@@ -142,7 +140,7 @@ def test_loss_must_be_one_number_a_seed(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(task, "loss", mean)
     with pytest.raises(
-        TypeError, match=r"loss must be one number a seed, \(2,\) for two, got \(\)"
+        TypeError, match=r"loss must be one number per seed, \(2,\) for two, got \(\)"
     ):
         task.check(SupervisedSetting())
 

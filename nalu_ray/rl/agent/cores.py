@@ -86,16 +86,16 @@ class FeedbackNACCore(LSTMCore):
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        told = self.scale * instruction[..., None]
+        scaled = self.scale * instruction[..., None]
         seeing = vision.shape[-1]
-        of_vision, of_nac, of_told = self.lstm.weight_x.split([seeing, self.nac.out_features, 1], 1)
+        of_vision, of_nac, of_time = self.lstm.weight_x.split([seeing, self.nac.out_features, 1], 1)
         count = self.nac.weight
-        projected = linear(vision, of_vision, self.lstm.bias) + told * (
-            of_told + of_nac @ count[:, :1]
+        projected = linear(vision, of_vision, self.lstm.bias) + scaled * (
+            of_time + of_nac @ count[:, :1]
         ).squeeze(1)
         weight = pad(self.lstm.weight_h, (0, self.units)) + of_nac @ count[:, 1:]
         if self.units:
-            projected = torch.cat([projected, told * count[:, 0]], -1)
+            projected = torch.cat([projected, scaled * count[:, 0]], -1)
             weight = torch.cat([weight, count[:, 1:]])
         h, c = state.split([self.hidden + self.units, self.hidden], -1)
         out, c = lstm_steps(projected, (h, c), weight, keep=keep)
@@ -136,14 +136,14 @@ class NACCore(Core):
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        one, before = self.elapsed.weight[0]
-        count, told = state.unbind(-1)
+        tick, before = self.elapsed.weight[0]
+        count, held = state.unbind(-1)
         times = []
         for shown, reset in zip(instruction, keep == 0, strict=True):
-            count = one + before * count.masked_fill(reset, 0)
-            told = torch.maximum(shown, told.masked_fill(reset, 0))
-            times.append(torch.stack([told, count], -1))
+            count = tick + before * count.masked_fill(reset, 0)
+            held = torch.maximum(shown, held.masked_fill(reset, 0))
+            times.append(torch.stack([held, count], -1))
         left = self.remaining(torch.stack(times))
         near = torch.tanh(left[..., None] * self.scale + self.bias).flatten(-2)
         features = torch.relu(self.join(torch.cat([vision, near], -1)))
-        return features, torch.stack([count, told], -1)
+        return features, torch.stack([count, held], -1)

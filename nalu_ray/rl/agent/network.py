@@ -24,16 +24,18 @@ class NetworkConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    variant: Variant = Field("lstm", description="what reads T: lstm, lstm_nac or nac_core")
-    wiring: Wiring = Field("accumulator", description="where lstm_nac's NAC sits")
+    variant: Variant = Field(
+        "lstm", description="part of the network that reads T: lstm, lstm_nac or nac_core"
+    )
+    wiring: Wiring = Field("accumulator", description="position of the NAC in lstm_nac")
     channels: int = Field(16, ge=1, description="channels of the convolution")
     vision: int = Field(64, ge=1, description="units of the layer above the convolution")
-    hidden: int = Field(64, ge=1, description="units of the LSTM, or of nac_core's layer")
-    instruction_scale: float = Field(1.0, gt=0, description="what T is multiplied by")
+    hidden: int = Field(64, ge=1, description="units of the LSTM, or of the layer in nac_core")
+    instruction_scale: float = Field(1.0, gt=0, description="factor on T in the network's input")
     nac_units: int = Field(4, ge=1, description="outputs of the NAC")
     nac_init: Init = Field("uniform", description="initialisation of the NAC")
-    counter_init: float = Field(4.0, description="initialisation of nac_core's counter")
-    bank: int = Field(32, ge=1, description="nac_core's tanh units for the remaining time")
+    counter_init: float = Field(4.0, description="initialisation of the counter in nac_core")
+    bank: int = Field(32, ge=1, description="tanh units of nac_core that read the remaining time")
 
 
 class Network(nn.Module):

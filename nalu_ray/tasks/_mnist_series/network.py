@@ -12,7 +12,15 @@ from nalu_ray import layers
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.training.fields import CellName, Init, Options, SupervisedSetting, starts
+from nalu_ray.training.fields import (
+    CellName,
+    CellOptions,
+    GateInit,
+    MemoryInit,
+    SupervisedSetting,
+    WeightInit,
+    starts,
+)
 from nalu_ray.training.metrics import (
     mean_absolute_error,
     mean_over_examples,
@@ -58,19 +66,10 @@ class SeriesSetting(SupervisedSetting):
         le=TEST_IMAGES,
         description="evaluation uses the first so many images; fewer for a quick look",
     )
-    weight_init: Init = Field(
-        "uniform",
-        description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
-    )
-    gate_init: Init = Field("glorot", description="initialisation of the NALU's G, likewise")
-    memory_init: float | None = Field(
-        None,
-        description="initial W_hat and M_hat of NAC and NALU from each h to itself, 0 to others: "
-        "large to start by keeping what is there; none = as weight_init",
-    )
-    options: Options = Field(
-        {}, description="further arguments of the cell, as name:value;name:value"
-    )
+    weight_init: WeightInit = "uniform"
+    gate_init: GateInit = "glorot"
+    memory_init: MemoryInit = None
+    options: CellOptions = Field({})
 
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get_cell(self.layer),)

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams, generator
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks._mnist_series import network as _series
 from nalu_ray.tasks._mnist_series.network import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks._mnist_series.tables import RULE
 from nalu_ray.training.metrics import mean_absolute_error, mean_over_examples
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.supervised import SupervisedTask
 
 EXAMPLE = 20  # images of a series that is shown
 
@@ -43,9 +44,6 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
     @abstractmethod
     def recognised(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Whether single images are recognised by the answers, (..., outputs) twice to (...)."""
-
-    def steps(self, setting: SeriesSetting) -> int:
-        return setting.steps
 
     def prepare(self) -> None:
         mnist.fetch()

@@ -20,7 +20,7 @@ from nalu_ray.tasks.program.data import (
     Programs,
     draw,
 )
-from nalu_ray.training.fields import CellName, Options, SupervisedSetting
+from nalu_ray.training.fields import CellName, CellOptions, SupervisedSetting
 from nalu_ray.training.metrics import mean_over_examples
 
 Variant = Literal["addition", "program"]
@@ -73,9 +73,7 @@ class ProgramSetting(SupervisedSetting):
     )
     batch: int = Field(128, ge=1, description="programs a step, fresh each step")
     test_size: int = Field(1000, ge=1, description="programs of each evaluation set")
-    options: Options = Field(
-        {}, description="further arguments of the cell, as name:value;name:value"
-    )
+    options: CellOptions = Field({})
 
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get_cell(self.layer),)

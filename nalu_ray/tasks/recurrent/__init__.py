@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams, entropy
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks._models import MODELS
 from nalu_ray.tasks.recurrent.data import (
     PIECE,
@@ -28,6 +28,7 @@ from nalu_ray.tasks.recurrent.data import (
 )
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
@@ -135,9 +136,6 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: RecurrentSetting) -> int:
-        return setting.steps
 
     def build(self, setting: RecurrentSetting) -> nn.Module:
         return RecurrentNetwork(setting)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks.static.data import (
     OPERATIONS,
     StaticSetting,
@@ -31,6 +31,7 @@ from nalu_ray.tasks.static.data import (
     training_batch,
     with_target,
 )
+from nalu_ray.training.supervised import SupervisedTask
 
 __all__ = ["OPERATIONS", "TASK", "StaticSetting", "StaticTask"]
 
@@ -133,9 +134,6 @@ class StaticTask(SupervisedTask[StaticSetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: StaticSetting) -> int:
-        return setting.steps
 
     def build(self, setting: StaticSetting) -> nn.Module:
         known = layers.get(setting.layer).options

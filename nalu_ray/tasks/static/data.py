@@ -14,7 +14,14 @@ from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import Sections, operands, redraw, sections
 from nalu_ray.tasks._success import ONE_OPERAND, success_threshold
-from nalu_ray.training.fields import Init, LayerName, Options, PerLayer, Range, SupervisedSetting
+from nalu_ray.training.fields import (
+    LayerName,
+    Options,
+    PerLayer,
+    Range,
+    SupervisedSetting,
+    WeightInit,
+)
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
 
@@ -54,10 +61,7 @@ class StaticSetting(SupervisedSetting):
     )
     batch: int = Field(128, ge=1, description="examples a step, fresh each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")
-    weight_init: Init = Field(
-        "uniform",
-        description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
-    )
+    weight_init: WeightInit = "uniform"
     gate_init: PerLayer = Field(
         (0.2, -0.2),
         description="initialisation of the NALU's G in each layer: the first leans to its sum, "
