@@ -87,8 +87,8 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
 def mean_band(values: Floats, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
     """95 % percentile bootstrap of the mean, all points at once.
 
-    The same resamples as :func:`~nalu_ray.results.analysis.statistics.bootstrap_interval`, so equal
-    numbers; whole seeds are drawn, and one matrix product serves every point.
+    Whole seeds are drawn, and one matrix product serves every point. The resamples are those of
+    :func:`scipy.stats.bootstrap`; the ends are two of the means, not interpolated.
 
     Args:
         values: (seeds, P), finite.
