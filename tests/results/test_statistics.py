@@ -10,11 +10,11 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nalu_ray.results.analysis.selection import select
 from nalu_ray.results.analysis.statistics import (
     Interval,
     Rate,
     median_interval,
-    select,
     success_rate,
     wilson_interval,
 )

@@ -1,4 +1,4 @@
-"""Success rates, intervals and selection: pure functions of arrays and frames.
+"""Success rates and intervals: pure functions of arrays.
 
 The success protocol is that of Madsen and Johansen, "Neural Arithmetic Units" (ICLR 2020): pick a
 run's step by interpolation error, call the run solved if its extrapolation error there is below
@@ -7,13 +7,11 @@ that of a nearly exact model, and report rates with a Wilson interval.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
@@ -106,28 +104,6 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
         below, term, k = below + term, term * (n - k) // (k + 1), k + 1
     low, high = float(ordered[k - 1]), float(ordered[n - k])
     return Interval(float(np.median(ordered)), low, high, 1 - below / 2 ** (n - 1))
-
-
-def select(frame: pd.DataFrame, by: str, group: Sequence[str]) -> pd.DataFrame:
-    """The row of each group with the lowest ``by``.
-
-    NaN and infinities never win, so a group without a finite value has no row in the result. Ties
-    go to the lowest seed, then to the earlier row. Missing values in ``group`` are a key of their
-    own, since not every setting has every field.
-
-    Args:
-        frame: (rows, columns) with the columns ``by``, ``seed`` and those of ``group``.
-        by: the selecting metric. Never an extrapolation one.
-        group: columns that name a group; none means that the whole frame is one.
-
-    Returns:
-        (groups, columns), in the frame's order, index renumbered.
-    """
-    rows = frame.reset_index(drop=True)
-    finite = rows[np.isfinite(rows[by].to_numpy(dtype=np.float64))]
-    best = finite.sort_values([by, "seed"], kind="stable")
-    winners: pd.DataFrame = best.drop_duplicates(list(group)) if group else best.head(1)
-    return winners.sort_index().reset_index(drop=True)
 
 
 def _without_nan(values: ArrayLike) -> Floats:
