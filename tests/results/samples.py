@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nalu_ray.results.analysis import table
+from nalu_ray.results.analysis.groups import Members, sweeps
+from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec, TaskSpecs
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
 from nalu_ray.results.store.store import Store
@@ -116,6 +119,11 @@ def frame(*runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([r.dropna(axis=1, how="all") for r in runs], ignore_index=True).reindex(
         columns=list(dict.fromkeys(name for r in runs for name in r.columns))
     )
+
+
+def build_each(spec: TableSpec, rows: pd.DataFrame, members: Members | None = None) -> list[Table]:
+    """A table for each preset and problem of the rows, as the report has them."""
+    return table.build_each(spec, sweeps(spec, rows, members))
 
 
 def full_static(seeds: int = 7, steps: int = 3) -> pd.DataFrame:

@@ -94,7 +94,7 @@ def test_a_setting_has_no_field_of_that_name(store: Store) -> None:
 
 
 def test_code_is_no_field_that_tells_settings_apart(store: Store) -> None:
-    from nalu_ray.results.analysis.table import setting_labels
+    from nalu_ray.results.analysis.axes import setting_labels
 
     settings: Any = pd.DataFrame({"setting_id": ["a", "b"], "code": ["x", "y"], "lr": [1, 1]})
     assert setting_labels(settings, []) == {"a": "", "b": ""}

@@ -16,7 +16,7 @@ from nalu_ray import report
 from nalu_ray.results.analysis.curves import panels
 from nalu_ray.results.analysis.groups import sweeps
 from nalu_ray.results.analysis.paired import paired
-from nalu_ray.results.analysis.table import Table, build, build_each
+from nalu_ray.results.analysis.table import Table, build
 from nalu_ray.results.output.figures import draw
 from nalu_ray.results.output.formats import FORMATS, tidy
 from nalu_ray.results.output.grid import captions, spread, statistics
@@ -24,7 +24,7 @@ from nalu_ray.results.output.save import Stored, present
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, TaskSpecs
 from nalu_ray.results.store.store import Store
-from tests.results.samples import TABLE_7, fill, frame, full_static, mse, run
+from tests.results.samples import TABLE_7, build_each, fill, frame, full_static, mse, run
 
 LAPTOP = {"preset": "laptop", "changes": "{}"}
 SMOKE = {"preset": "smoke", "changes": "{}"}

@@ -12,7 +12,7 @@ import pytest
 
 from nalu_ray.registry import tasks
 from nalu_ray.results.analysis.table import Table, build
-from nalu_ray.results.analysis.wording import filled
+from nalu_ray.results.analysis.text import filled
 from nalu_ray.results.output import figures
 from nalu_ray.results.output.grid import captions
 from nalu_ray.results.specs import Axis, FigureSpec, TableSpec
