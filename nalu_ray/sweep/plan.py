@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.machine import Capacity
@@ -228,9 +229,8 @@ def _after_oom(point: Point, stored: Stored) -> Iterator[int]:
     sid = point.setting.id
     for seed in point.seeds:
         outcome = stored.get((sid, seed))
-        width = oom.block(outcome.reason) if outcome and not outcome.ok else None
-        if width is not None:
-            yield oom.retry_width(width)
+        if outcome and outcome.status == OUT_OF_MEMORY:
+            yield oom.retry_width(outcome.block)
 
 
 def _count(points: Sequence[Point], stored: Stored, *, ok: bool) -> int:

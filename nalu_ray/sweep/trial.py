@@ -22,7 +22,7 @@ import pandas as pd
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.columns import columns
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OF_TRIAL
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom, stopping
 from nalu_ray.sweep.provenance import provenance
@@ -196,11 +196,17 @@ class Trial:
         self._close()
         path = self.store.write_text(self.spec.task, name, text)
         what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
-        self.fail_with(f"{what} (traceback: {path})", step)
+        self.fail_with(f"{what} (traceback: {path})", step, oom.outcome(error))
 
-    def fail_with(self, reason: str, step: int) -> None:
-        """Stores a failed row for each seed."""
-        self._write(failed_rows(self.spec.seeds, step, reason))
+    def fail_with(self, reason: str, step: int, outcome: str) -> None:
+        """Stores a final row per seed.
+
+        Args:
+            reason: for people to read.
+            step: how far the seeds came.
+            outcome: ``failed`` or ``out_of_memory``.
+        """
+        self._write(failed_rows(self.spec.seeds, step, reason, outcome))
         self.failed = dict.fromkeys(self.spec.seeds, reason)
 
     def _running(self) -> Run:
@@ -271,13 +277,15 @@ class Trial:
         return {**found, "commit": self.spec.commit, "no_commit": None}
 
 
-def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
-    """Returns one ``completed = 0`` row a seed."""
+def failed_rows(
+    seeds: Sequence[int], step: int, reason: str, outcome: str = FAILED
+) -> pd.DataFrame:
+    """Returns one ``completed = 0`` row per seed."""
     # an error's text may hold what is no Unicode: part of a file name, say
     reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
     columns = [name for name in COLUMNS if name not in OF_TRIAL]
-    return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)
+    return rows.assign(split="train", metric=COMPLETED, outcome=outcome).reindex(columns=columns)
 
 
 def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:

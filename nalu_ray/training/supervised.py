@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from nalu_ray.results.store.store import COMPLETED
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch, Progress, SupervisedTask
 from nalu_ray.training.checkpoints import Keeper
@@ -20,7 +20,7 @@ from nalu_ray.training.gradients import all_usable, clip_rows, usable
 from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
 from nalu_ray.training.replicas import Replicas, Tensors
 
-COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
+COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason", "outcome"]
 # between evaluations that are far apart, to say how far it is and to have its state kept
 PAUSE_SECONDS = 10.0
 
@@ -212,7 +212,9 @@ class SupervisedRun:
         )
         alive = (self.diverged < 0) | (self.diverged >= record["step"])
         kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
-        return kept.assign(**{k: record[k] for k in ("step", "split", "metric")}, reason=None)
+        return kept.assign(
+            **{k: record[k] for k in ("step", "split", "metric")}, outcome=None, reason=None
+        )
 
     def _final_rows(self) -> pd.DataFrame:
         steps = [self.step if at < 0 else at for at in self.diverged.tolist()]
@@ -223,9 +225,11 @@ class SupervisedRun:
             for at in self.diverged.tolist()
         ]
         values = [float(reason is None) for reason in reasons]
-        return pd.DataFrame(
-            {"seed": self.seeds, "step": steps, "value": values, "reason": reasons}
-        ).assign(split="train", metric=COMPLETED, x=math.nan)
+        outcomes = [COMPLETED if reason is None else DIVERGED for reason in reasons]
+        columns = {"seed": self.seeds, "step": steps, "value": values}
+        return pd.DataFrame({**columns, "outcome": outcomes, "reason": reasons}).assign(
+            split="train", metric=COMPLETED, x=math.nan
+        )
 
     def _shown(self) -> dict[str, float]:
         """Median over seeds of each split's first metric at the last evaluation."""

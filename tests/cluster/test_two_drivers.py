@@ -93,7 +93,7 @@ def test_what_completed_counts_whatever_the_clock_said(
     list(Trial(spec))
     (seed,) = spec.seeds
     key = (spec.setting_id, seed)
-    assert Store(out).outcomes("fake")[key] == Outcome(*key, True, None)
+    assert Store(out).outcomes("fake")[key] == Outcome(*key, "completed", block=3)
     assert [left.seeds for left in plan(fake, out).trials] == [(1,), (2,)]
 
 

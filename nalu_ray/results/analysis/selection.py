@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from nalu_ray.results.analysis.statistics import Floats, select
 from nalu_ray.results.specs import Measure, Selection
-from nalu_ray.results.store.rows import COMPLETED, RUN
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
-OK, DIVERGED, FAILED = "ok", "diverged", "failed"
+OK = "ok"
 _ALLOWED = ("interpolation", "validation", "train")
 
 
@@ -149,6 +149,5 @@ def per_seed(frame: pd.DataFrame, metric: str, split: str) -> Floats:
 
 def _outcomes(frame: pd.DataFrame) -> pd.DataFrame:
     final = frame[frame["metric"] == COMPLETED].drop_duplicates(RUN, keep="last")
-    diverged = [str(reason).startswith(DIVERGED) for reason in final["reason"]]
-    ok = final["value"].to_numpy(np.float64) == 1.0
-    return final[RUN].assign(outcome=np.where(ok, OK, np.where(diverged, DIVERGED, FAILED)))
+    names = {COMPLETED: OK, DIVERGED: DIVERGED}
+    return final[RUN].assign(outcome=[names.get(end, FAILED) for end in final[OUTCOME]])

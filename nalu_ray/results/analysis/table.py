@@ -19,7 +19,7 @@ from nalu_ray.results.analysis.text import number, stored_column
 from nalu_ray.results.analysis.wording import filled
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Axis, TableSpec
-from nalu_ray.results.store.rows import COMPLETED, RUN, setting_fields
+from nalu_ray.results.store.rows import COMPLETED, OUTCOME, RUN, setting_fields
 
 __all__ = [
     "DOUBTED",
@@ -173,7 +173,7 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     for measure in spec.measures.values():
         metrics |= {measure.metric, measure.relative_to}
     here = rows["metric"].isin([metric for metric in metrics if metric])
-    return rows.loc[here, [*RUN, "step", "split", "metric", "value", "reason"]]
+    return rows.loc[here, [*RUN, "step", "split", "metric", "value", OUTCOME]]
 
 
 def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nalu_ray.results.analysis.selection import DIVERGED, FAILED, Runs
+from nalu_ray.results.analysis.selection import Runs
 from nalu_ray.results.analysis.statistics import (
     Floats,
     Interval,
@@ -19,6 +19,7 @@ from nalu_ray.results.analysis.statistics import (
 from nalu_ray.results.analysis.text import MISSING, number
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Measure
+from nalu_ray.results.store.rows import DIVERGED, FAILED
 
 
 @dataclass(frozen=True)

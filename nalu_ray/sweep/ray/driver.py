@@ -92,7 +92,7 @@ class Relay(_OfThisCommand, tune.Callback):
             if error is not None:
                 raise_storage(error)
             reason = oom.reason(spec, error) or describe(error)
-            gone.fail_with(f"{reason} (retries: {self.retries})", step)
+            gone.fail_with(f"{reason} (retries: {self.retries})", step, oom.outcome(error))
         except (StoreError, NodeError) as found:
             self.unusable = found
             gone.failed = dict.fromkeys(spec.seeds, str(found))

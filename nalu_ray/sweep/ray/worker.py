@@ -18,6 +18,7 @@ from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray.results.store import states
+from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.node import check_node
@@ -100,7 +101,7 @@ class Slot(tune.Trainable):
                 raise  # another's doing: Tune runs it again
             reason = str(oom.reason(spec, error))
         trial = Trial(spec)
-        trial.fail_with(reason, self.last_step)
+        trial.fail_with(reason, self.last_step, OUT_OF_MEMORY)
         states.drop(trial.store, spec.task, spec.key)
         return Report(self.last_step, spec.steps, done=True, failed=trial.failed)
 
