@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
 from nalu_ray.results.store.columns import columns
-from nalu_ray.values import Plain, check_text
+from nalu_ray.values import StrictModel, check_text
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nalu_ray.training.replicas import Replicas
 
 
-class Setting(Plain):
+class Setting(StrictModel):
     """One point of a task's grid. Equal values give an equal :attr:`id`, on any machine."""
 
     def unread(self) -> dict[str, str]:

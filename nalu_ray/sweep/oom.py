@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from nalu_ray.results.store.rows import FAILED, OUT_OF_MEMORY
-from nalu_ray.sweep.machine import GIB
-from nalu_ray.sweep.placement import WORKER_BYTES
+from nalu_ray.sweep.machine import GIB, WORKER_BYTES
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 # torch raises a plain RuntimeError where the CPU's memory is exhausted, Ray an error of its own

@@ -74,10 +74,9 @@ class Trial:
 
     @functools.cached_property
     def code(self) -> str | None:
-        """Digest of the source that its numbers depend on; none of a setting that is wrong."""
+        """Digest of the source that its numbers depend on; None if a layer's cannot be loaded."""
         try:
-            task = find_task(self.spec.task)
-            return numbers_digest(task, task.setting_type.model_validate(self.spec.setting))
+            return numbers_digest(find_task(self.spec.task), self.spec.setting)
         except Exception:  # the start meets it too, and says why
             return None
 
@@ -142,9 +141,8 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         task: Task[Any] = find_task(self.spec.task)
-        setting = task.setting_type.model_validate(self.spec.setting)
         device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
-        return task.start(setting, self.spec.seeds, device)
+        return task.start(self.spec.setting, self.spec.seeds, device)
 
     def _resume(self, state: bytes) -> None:
         import torch  # noqa: PLC0415 (as above)
@@ -256,18 +254,18 @@ class Trial:
             log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
+        plain = _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"}))
         manifest = {
-            "spec": _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"})),
+            "spec": plain,
             "seconds": self.seconds,
             "started": self.started,
             "resumed": self.resumed,
             **(self.made_by or {**self._provenance(), "code": self.code}),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id, "code": self.code}
-        # a setting that is wrong has values of any type
-        known = None if self.code is None else columns(find_task(self.spec.task).setting_type)
+        known = columns(type(self.spec.setting))
         about = self.spec.about
-        self.store.write(self.spec.setting, key, rows, manifest, beside, known=known, about=about)
+        self.store.write(plain["setting"], key, rows, manifest, beside, known=known, about=about)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()

@@ -7,6 +7,7 @@ import torch
 
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.trial_spec import TrialSpec
+from nalu_ray.task import Setting
 
 
 class OutOfMemoryError(Exception):
@@ -25,7 +26,7 @@ RAYS = OutOfMemoryError(
 
 def spec(seeds: int, memory: int = 0, gpus: float = 0) -> TrialSpec:
     return TrialSpec(
-        task="t", setting={}, setting_id="a", seeds=tuple(range(seeds)), label="t", steps=1,
+        task="t", setting=Setting(), setting_id="a", seeds=tuple(range(seeds)), label="t", steps=1,
         out="o", memory=memory, gpus=gpus,
     )  # fmt: skip
 

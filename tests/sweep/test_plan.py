@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.rows import COMPLETED, FAILED, OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
-from nalu_ray.sweep.machine import GIB, Capacity, Node, this_machine
-from nalu_ray.sweep.placement import WORKER_BYTES, crowded, shared, widest
+from nalu_ray.sweep.machine import (
+    GIB,
+    WORKER_BYTES,
+    Capacity,
+    Node,
+    crowded,
+    shared,
+    this_machine,
+    widest,
+)
 from nalu_ray.sweep.plan import Job, Plan, blocks, describe_seeds, make_plan
-from nalu_ray.sweep.presets import Point
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.presets import Point, Resources
 
 BIG = 1024 * GIB
 
