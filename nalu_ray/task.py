@@ -21,14 +21,14 @@ from pydantic_core import to_jsonable_python
 
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.columns import columns
-from nalu_ray.values import Plain, check_text
+from nalu_ray.values import StrictModel, check_text
 
 if TYPE_CHECKING:  # tables are printed without torch
     import torch
     from torch import Tensor
 
 
-class Setting(Plain):
+class Setting(StrictModel):
     """One point of a task's grid. Equal values have an equal :attr:`id` on any machine."""
 
     def unread(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, DIVERGED, OF_TRIAL
 from nalu_ray.rl.agent.choice import ENDING
 from nalu_ray.rl.agent.stored import Agent
 from nalu_ray.rl.configure import build
@@ -132,6 +132,7 @@ class Training:
         self.stop()
         self._test()
         self._row("train", COMPLETED, 1.0)
+        self.rows[-1] |= {"outcome": COMPLETED}
         return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
 
     def give_up(self, why: str) -> dict[str, Any]:
@@ -139,7 +140,7 @@ class Training:
         self.stop()
         reason = f"diverged at step {self.step}: {why}"
         self._row("train", COMPLETED, 0.0)
-        self.rows[-1] |= {"reason": reason, "step": self.step}
+        self.rows[-1] |= {"outcome": DIVERGED, "reason": reason, "step": self.step}
         return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
 
     def stop(self) -> None:
@@ -239,6 +240,7 @@ class Training:
                 "metric": metric,
                 "x": x,
                 "value": float(value),
+                "outcome": None,
                 "reason": None,
             }
         )

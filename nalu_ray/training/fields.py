@@ -17,7 +17,7 @@ from nalu_ray import layers
 from nalu_ray.errors import did_you_mean, shown
 from nalu_ray.task import Setting
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
-from nalu_ray.values import Reader, reason, scalar
+from nalu_ray.values import ValueReader, reason, scalar
 
 # field -> the only optimiser that reads it
 _OF_ONE_OPTIMISER = {"adam_beta2": "adam", "momentum": "sgd", "weight_decay": "muon"}
@@ -125,7 +125,7 @@ def _typed_option(name: str, value: Any, hint: Any) -> Any:
     if hint is Any:
         return value
     try:
-        return Reader(hint).read(value)
+        return ValueReader(hint).read(value)
     except PydanticSchemaGenerationError:  # a device, say
         raise ValueError(f"options: {name} cannot be set on the command line") from None
     except ValueError as error:

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
-from nalu_ray.results.store.rows import COMPLETED
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED
 
-COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
+COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason", "outcome"]
 
 Record = dict[str, Any]
 """A metric of every seed at one step: ``step``, ``split``, ``metric``, ``values``, (R,) or (R, P),
@@ -68,7 +68,8 @@ def _frame(item: Record, seeds: Sequence[int], diverged: Tensor) -> pd.DataFrame
     )
     alive = (diverged < 0) | (diverged >= item["step"])
     kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
-    return kept.assign(**{k: item[k] for k in ("step", "split", "metric")}, reason=None)
+    about = {name: item[name] for name in ("step", "split", "metric")}
+    return kept.assign(**about, reason=None, outcome=None)
 
 
 def _final_rows(seeds: Sequence[int], diverged: Tensor, step: int) -> pd.DataFrame:
@@ -85,5 +86,6 @@ def _final_rows(seeds: Sequence[int], diverged: Tensor, step: int) -> pd.DataFra
             "step": [step if end < 0 else end for end in ends],
             "value": [float(reason is None) for reason in reasons],
             "reason": reasons,
+            "outcome": [COMPLETED if reason is None else DIVERGED for reason in reasons],
         }
     ).assign(split="train", metric=COMPLETED, x=math.nan)

@@ -10,7 +10,7 @@ from nalu_ray.results.analysis import table
 from nalu_ray.results.analysis.groups import Members, sweeps
 from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec, TaskSpecs
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OUTCOMES
 from nalu_ray.results.store.store import Store
 
 OPS = {
@@ -99,7 +99,9 @@ def run(
         for step, value in points.items()
     ]
     final = {"metric": COMPLETED, "split": "train", "step": end, "value": float(reason is None)}
-    rows.append({**base, **final, "reason": reason})
+    ended = COMPLETED if reason is None else reason.partition(":")[0]
+    outcome = ended if ended in OUTCOMES else FAILED
+    rows.append({**base, **final, "outcome": outcome, "reason": reason})
     return pd.DataFrame(rows).reindex(columns=[*COLUMNS, *setting])
 
 
@@ -160,7 +162,7 @@ def identity(seeds: int = 20) -> pd.DataFrame:
                 [
                     {"metric": "mse", "split": "interpolation", "value": 0.01 * (1 + slope)},
                     {"metric": "mae", "split": "extrapolation", "value": 490.0 * slope},
-                    {"metric": COMPLETED, "split": "train", "value": 1.0},
+                    {"metric": COMPLETED, "split": "train", "value": 1.0, "outcome": COMPLETED},
                 ]
             ).assign(step=10_000, **base)
             parts += [curve, ends]

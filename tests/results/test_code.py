@@ -38,8 +38,8 @@ def test_a_row_and_its_outcome_have_the_code(store: Store) -> None:
     put(store, None, {1: 2.0})
     assert shown(store) == {0: (1.0, "one"), 1: (2.0, None)}
     assert store.outcomes("static") == {
-        ("a", 0): Outcome("a", 0, True, None, "one"),
-        ("a", 1): Outcome("a", 1, True, None, None),
+        ("a", 0): Outcome("a", 0, "completed", None, "one"),
+        ("a", 1): Outcome("a", 1, "completed", None, None),
     }
 
 

@@ -46,6 +46,7 @@ def rows_of(
         base = {"task": name, "setting_id": setting.id, "seed": 0, "step": 10, "reason": None}
         for metric, split, value in [*logged, (COMPLETED, "train", 1.0)]:
             numbers = {"metric": metric, "split": split, "value": value, "x": None}
+            numbers["outcome"] = COMPLETED if metric == COMPLETED else None
             rows.append({**base, **numbers, **fields})
     return pd.DataFrame(rows).reindex(columns=[*COLUMNS, *task.setting_type.model_fields])
 

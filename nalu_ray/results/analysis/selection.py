@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from nalu_ray.results.analysis.axes import stored_column
 from nalu_ray.results.analysis.statistics import Floats
 from nalu_ray.results.specs import Measure, Selection, TableSpec
-from nalu_ray.results.store.rows import COMPLETED, RUN
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
-OK, DIVERGED, FAILED = "ok", "diverged", "failed"
+OK = "ok"
 _ALLOWED = ("interpolation", "validation", "train")
 
 
@@ -231,6 +231,5 @@ def declared_reference(
 
 def _outcomes(frame: pd.DataFrame) -> pd.DataFrame:
     final = frame[frame["metric"] == COMPLETED].drop_duplicates(RUN, keep="last")
-    diverged = [str(reason).startswith(DIVERGED) for reason in final["reason"]]
-    ok = final["value"].to_numpy(np.float64) == 1.0
-    return final[RUN].assign(outcome=np.where(ok, OK, np.where(diverged, DIVERGED, FAILED)))
+    names = {COMPLETED: OK, DIVERGED: DIVERGED}
+    return final[RUN].assign(outcome=[names.get(end, FAILED) for end in final[OUTCOME]])

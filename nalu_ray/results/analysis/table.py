@@ -14,8 +14,6 @@ from nalu_ray.results.analysis.axes import Heading, headings, setting_labels, st
 from nalu_ray.results.analysis.groups import Sweep, problems
 from nalu_ray.results.analysis.paired import between, comparable
 from nalu_ray.results.analysis.selection import (
-    DIVERGED,
-    FAILED,
     Runs,
     declared_reference,
     observe,
@@ -39,7 +37,7 @@ from nalu_ray.results.analysis.text import (
 )
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Measure, TableSpec
-from nalu_ray.results.store.rows import COMPLETED, RUN
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
 RANDOM = "random"
 DOUBTED = "‡"  # after a published value
@@ -178,7 +176,7 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     for measure in spec.measures.values():
         metrics |= {measure.metric, measure.relative_to}
     here = rows["metric"].isin([metric for metric in metrics if metric])
-    return rows.loc[here, [*RUN, "step", "split", "metric", "value", "reason"]]
+    return rows.loc[here, [*RUN, "step", "split", "metric", "value", OUTCOME]]
 
 
 def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
