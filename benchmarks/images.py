@@ -38,7 +38,7 @@ from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks import parity
-from nalu_ray.tasks._mnist_series import network as _series
+from nalu_ray.tasks._mnist_series import evaluate
 from nalu_ray.tasks._mnist_series.network import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
 from nalu_ray.tasks.parity import data as scenes
@@ -153,7 +153,7 @@ def evaluated(layer: str, seconds: float) -> list[float]:
         index = torch.randint(len(digits.labels), (1, count, 1000))
         long = Batch((index,), TASK.target(digits.labels[index]))
         once = median_seconds(
-            lambda long=long: _series.evaluate(replicas, chosen, "test", long),  # type: ignore[misc]
+            lambda long=long: evaluate(replicas, chosen, "test", long),  # type: ignore[misc]
             seconds,
             least=3,
         )

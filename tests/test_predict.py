@@ -121,7 +121,7 @@ def test_a_text_is_drawn(
     ("given", "lines"),
     [
         (["language", "fourty two"], ["unknown word 'fourty'. Did you mean 'forty'? Allowed: and"]),
-        (["language"], ["no word to read; the vocabulary is: zero, one, two"]),
+        (["language"], ["text has no words; the vocabulary is zero, one, two"]),
         (["langauge", "two"], ["unknown task to ask 'langauge'. Did you mean 'language'"]),
         (["static", "two"], ["unknown task to ask 'static'. Did you mean 'mnist_a"]),
         ([], ["unknown task to ask ''. Allowed: language"]),

@@ -1,1 +1,1 @@
-"""Data that is generated, found or fetched, shared by tasks."""
+"""Data sets that tasks download."""

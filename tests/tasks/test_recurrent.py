@@ -13,9 +13,10 @@ from torch import Tensor
 from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.tasks._operands import sections
+from nalu_ray.tasks._operands import OPERATIONS, sections
 from nalu_ray.tasks.recurrent import TASK, RecurrentTask
-from nalu_ray.tasks.recurrent.data import OPERATIONS, RecurrentNetwork, RecurrentSetting, pieces
+from nalu_ray.tasks.recurrent.data import pieces
+from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedRun
 from tests.runs import finish

@@ -17,15 +17,14 @@ from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks import mnist_addition, mnist_counting
-from nalu_ray.tasks._mnist_series import network as _series
+from nalu_ray.tasks._mnist_series import SeriesTask, evaluate
+from nalu_ray.tasks._mnist_series.data import LENGTHS, TEST_SERIES
 from nalu_ray.tasks._mnist_series.network import (
-    LENGTHS,
-    TEST_SERIES,
+    TEST_IMAGES,
     Reader,
     SeriesNetwork,
     SeriesSetting,
 )
-from nalu_ray.tasks._mnist_series.task import SeriesTask
 from nalu_ray.training.replicas import Replicas
 from tests.runs import finish
 
@@ -69,7 +68,7 @@ def test_each_model_of_the_paper_preset_has_learning_rates_to_choose_from(task: 
 
 def test_training_and_validation_share_out_the_training_images() -> None:
     assert len(mnist.load(train=True).images) == mnist.TRAINING_IMAGES + 5_000
-    assert len(mnist.load(train=False).images) == _series.TEST_IMAGES
+    assert len(mnist.load(train=False).images) == TEST_IMAGES
 
 
 @pytest.fixture
@@ -165,7 +164,7 @@ def test_evaluation_targets_are_of_the_images_that_are_read(
     chosen = setting(test_images=300)
     for split in task.splits:
         batch = task.sample(chosen, split, Streams(task.name, SEEDS, split))
-        found = _series.evaluate(Parts(), chosen, split, batch)  # type: ignore[arg-type]
+        found = evaluate(Parts(), chosen, split, batch)  # type: ignore[arg-type]
         assert torch.equal(found, batch.targets)
     assert seen == {"training": set(range(55_000, 55_300)), "test": set(range(300))}
 
@@ -205,7 +204,7 @@ def test_reading_embedded_images_equals_reading_images(task: SeriesTask, layer: 
     few = Batch((index,), batch.targets[:, :20])
     images = mnist.load(train=True).images[mnist.TRAINING_IMAGES :]
     with torch.no_grad():
-        embedded = _series.evaluate(network, chosen, "validation", few)
+        embedded = evaluate(network, chosen, "validation", few)
         direct = network(images[index])
     assert embedded.shape == (2, 20, task.outputs)
     torch.testing.assert_close(embedded, direct, rtol=1e-4, atol=1e-5)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nalu_ray.seeding import Streams
 from nalu_ray.tasks._operands import Sections
-from nalu_ray.tasks._success import success_threshold
-from nalu_ray.tasks.static import OPERATIONS, TASK, StaticSetting
+from nalu_ray.tasks.static import ROWS, TASK, StaticSetting
+from nalu_ray.tasks.static.data import success_threshold
 from tests.runs import finish
 
 E = 1e-5
@@ -90,7 +90,7 @@ def test_where_their_errors_do_not_cancel_the_thresholds_are_the_published_ones(
     assert threshold.item() == pytest.approx(published, rel=0.03)
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", ROWS.labels)
 @pytest.mark.parametrize(
     ("inputs", "section", "overlap"), [(20, 10, 0), (2, 1, 0), (8, 8, 8), (9, 6, 3), (30, 4, 0)]
 )
@@ -120,7 +120,7 @@ def test_what_is_exact_in_float32_is_always_below(
 
 def test_inputs_too_small_for_float32_leave_a_threshold_above_zero() -> None:
     x = torch.full((1, 4, 2), 1e-30)
-    for op in OPERATIONS:
+    for op in ROWS.labels:
         threshold = success_threshold(op, x, elements(range(1), range(1, 2)))
         assert threshold.float().item() > 0, op
 

@@ -1,20 +1,20 @@
-"""Tables and figures that MNIST counting and addition share."""
+"""Tables and figures of MNIST counting and addition."""
 
 from __future__ import annotations
 
 from nalu_ray.results.specs import FigureSpec, Measure, Selection, TableSpec
-from nalu_ray.tasks._mnist_series.network import LENGTHS
-from nalu_ray.tasks._models import MODELS
+from nalu_ray.tasks import RECURRENT_MODELS as MODELS
+from nalu_ray.tasks._mnist_series.data import LENGTHS
 
 RULE = Selection(metric="mae", split="validation")
 PROBLEM = ("length", "test_images")
-TRAINED = "Trained on series of {length}, tested with the first {test_images} test images."
+TRAINED = "Trained on series of {length}; tested with the first {test_images} test images."
 PAPER = {"length": "10"}
 HALVED = (
-    "The published errors are twice the usual ones, as constant predictors show (docs/mnist.md): "
-    "each stands as printed, then halved."
+    "The published errors are twice the usual ones, as constant predictors show (docs/mnist.md); "
+    "each is given as printed, then halved."
 )
-# published errors that contradict each other, by model and length (docs/mnist.md)
+# model and length of published errors that contradict each other (docs/mnist.md)
 IMPOSSIBLE = {
     "counting": (("rnn_relu", 100), ("rnn_relu", 1000), ("nac", 100), ("nac", 1000)),
     "addition": (("rnn_relu", 10), ("rnn_relu", 100), ("nac", 100), ("nac", 1000)),
@@ -27,11 +27,11 @@ ERRORS = {"mae": "mean absolute error", "mse": "mean squared error"}
 
 
 def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
-    """Returns Tables 2 and 10, a task's half of each, and the share of exact answers.
+    """Returns a task's halves of Tables 2 and 10, and a table of exact answers.
 
     Args:
-        task: ``counting`` or ``addition``, as the published columns start.
-        noun: what the answers are called.
+        task: ``counting`` or ``addition``, the prefix of the published columns.
+        noun: noun for the answers, in the plural.
     """
     accuracy = {
         f"{task}_classification": Measure(
@@ -43,12 +43,12 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
             better="higher",
         )
     }
-    found = [
+    errors = [
         TableSpec(
             name=f"mnist_{task}_{metric}",
             number=number,
-            caption=f"MNIST {task}: percent of single digits recognised, and {error} of the {noun} "
-            f"on series of test digits, by their length. {TRAINED} {HALVED}",
+            caption=f"MNIST {task}: single digits recognised (%), and {error} of the {noun} by "
+            f"length of the test series. {TRAINED} {HALVED}",
             paper=PAPER,
             rows=MODELS,
             measures=accuracy
@@ -72,7 +72,8 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
     ]
     exact = TableSpec(
         name=f"mnist_{task}_exact",
-        caption=f"MNIST {task}: percent of series whose {noun} are right once rounded. {TRAINED}",
+        caption=f"MNIST {task}: exact answers (%), series whose {noun} all round to the right "
+        f"numbers. {TRAINED}",
         rows=MODELS,
         measures={
             f"exact_{length}": Measure(
@@ -88,15 +89,15 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
         selection=RULE,
         problem=PROBLEM,
     )
-    return (*found, exact)
+    return (*errors, exact)
 
 
 def figures(task: str) -> tuple[FigureSpec, ...]:
-    """Returns the error by length of series, and while training."""
+    """Returns the figures of error by length of series and of error during training."""
     return (
         FigureSpec(
             name=f"mnist_{task}_length",
-            caption="Error against the length of the series; networks were trained at {length}.",
+            caption="Error by length of the series; networks were trained on series of {length}.",
             metric="absolute_error",
             split="test",
             lines=MODELS,
@@ -111,7 +112,7 @@ def figures(task: str) -> tuple[FigureSpec, ...]:
         ),
         FigureSpec(
             name=f"mnist_{task}_learning",
-            caption="Error on series of 1000 test digits while training on series of {length}.",
+            caption="Error on series of 1000 test digits during training on series of {length}.",
             metric="mae_1000",
             split="test",
             x="step",

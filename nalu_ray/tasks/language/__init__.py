@@ -1,7 +1,8 @@
 """Translating number words into numbers (section 4.3, appendix D).
 
-``five hundred and fifteen`` is 515. Of the numbers 0 to 999, 169 train, among them 0 to 19 and
-every word at least once, 200 select and 631 test. Every step is over the whole training set.
+``five hundred and fifteen`` is 515. The numbers 0 to 999 are divided into 169 for training, 200 for
+validation and 631 for testing. Training has 0 to 19 and every word at least once, and each step
+uses the whole training set.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ MODELS = Axis(
     labels={LINEAR: "LSTM", "nac": "LSTM + NAC", "nalu": "LSTM + NALU"},
     published={LINEAR: "lstm", "nac": "lstm_nac", "nalu": "lstm_nalu"},
 )
-# the paper has one column; which of the ways its NAC and NALU took, it does not say
+# the paper has one column and does not say how its NAC and NALU combine outputs
 COLUMNS = Axis(field="combine", labels=COMBINE, published=dict.fromkeys(COMBINE, "mae"))
 PROBLEM = ("division",)
 WORDS = {
     "division": {
-        "fixed": "one division into training, validation and test for all seeds",
-        "seed": "each seed its own division into training, validation and test",
+        "fixed": "with one split into training, validation and test for all seeds",
+        "seed": "with a separate split into training, validation and test per seed",
     }
 }
 RULE = Selection(metric="mae", split="validation")
@@ -63,9 +64,9 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         TableSpec(
             name="language",
             number=3,
-            caption="Translating number words, {division}: mean absolute error, by what the head "
-            "over the LSTM reads. The published LSTM sums states; of NAC and NALU the paper does "
-            "not say it.",
+            caption="Mean absolute error of translating number words, {division}, by the "
+            "input of the head over the LSTM. The published LSTM reads summed states; the paper "
+            "does not say what its NAC and NALU read.",
             rows=MODELS,
             columns=COLUMNS,
             measures=ERRORS,
@@ -78,8 +79,8 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         TableSpec(
             name="language_states",
             number=11,
-            caption="Translating number words with an LSTM and a linear layer, {division}: mean "
-            "absolute error from the final state and from the sum of states.",
+            caption="Mean absolute error of translating number words with an LSTM and a linear "
+            "layer, {division}, from the final state and from the sum of states.",
             rows=Axis(
                 field="combine",
                 labels={way: f"LSTM, {COMBINE[way]}" for way in ("last", "sum")},
@@ -98,7 +99,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         ),
         TableSpec(
             name="language_exact",
-            caption="Numbers that are right once rounded, {division}, in percent.",
+            caption="Exact answers (%): predictions that round to the right number, {division}.",
             rows=MODELS,
             columns=COLUMNS,
             measures={
@@ -115,7 +116,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
     figures = (
         FigureSpec(
             name="language_learning",
-            caption="Test error while training, {division}.",
+            caption="Test error during training, {division}.",
             metric="mae",
             split="test",
             x="step",
@@ -135,7 +136,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         return LanguageNetwork(setting)
 
     def sample(self, setting: LanguageSetting, split: str, streams: Streams) -> Batch:
-        """The whole of a part, also for training: every step is over all of it (App. D)."""
+        """Returns a whole set, also for training: each step uses all of it (App. D)."""
         return _part(streams.seeds, setting.division, split)
 
     def loss(self, setting: LanguageSetting, prediction: Tensor, target: Tensor) -> Tensor:
@@ -146,15 +147,15 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
     def metrics(
         self, setting: LanguageSetting, split: str, prediction: Tensor, target: Tensor
     ) -> dict[str, Tensor]:
-        right = (prediction.round() == target).to(prediction.dtype)
+        exact = (prediction.round() == target).to(prediction.dtype)
         return {
             "mae": mean_absolute_error(prediction, target),
             "mse": mean_squared_error(prediction, target),
-            "exact": mean_over_examples(right),
+            "exact": mean_over_examples(exact),
         }
 
     def memory(self, setting: LanguageSetting, seeds: int) -> int:
-        """What the backward pass keeps of each training step, and the test set's outputs."""
+        """Counts the activations of a training step or of the test set."""
         words = number_words.LONGEST * max(2 * number_words.TRAIN, number_words.TEST)
         return 4 * seeds * words * (16 * setting.hidden + 8 * setting.registers)
 
@@ -162,14 +163,14 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         """Returns the words of a text.
 
         Raises:
-            UnknownWordError: a word is not of the vocabulary, or there is none at all.
+            UnknownWordError: a word is not in the vocabulary, or the text is empty.
         """
         return number_words.tokenise(text)
 
     def after_each(
         self, setting: LanguageSetting, weights: dict[str, Tensor], words: Sequence[str]
     ) -> list[float]:
-        """Returns what a trained network says after each word (Figure 3)."""
+        """Returns a trained network's number after each word (Figure 3)."""
         network = LanguageNetwork(setting)
         network.load_state_dict(weights)
         tokens, lengths = map(torch.from_numpy, number_words.encode([words]))
@@ -180,7 +181,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
     def unseen(
         self, setting: LanguageSetting, seed: int, count: int
     ) -> list[tuple[list[str], float]]:
-        """Returns up to ``count`` random test numbers of a seed as words and values."""
+        """Returns up to ``count`` random test numbers of a seed, as words and value."""
         targets = _part((seed,), setting.division, "test").targets.flatten()
         order = generator(self.name, seed, "examples").permutation(len(targets))[:count]
         return [(number_words.words(int(n)), float(n)) for n in targets[order].tolist()]
@@ -188,7 +189,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
 
 @functools.lru_cache(maxsize=16)
 def _part(seeds: tuple[int, ...], division: str, name: str) -> Batch:
-    """The numbers of a part as words, (R or 1, N, 5), their counts, (R or 1, N), and targets."""
+    """Returns a set as words, (R or 1, N, 5), word counts, (R or 1, N), and numbers, (R, N, 1)."""
     shared = division == "fixed"
     generators = Streams(TASK.name, seeds, "split", shared=shared).generators
     numbers = np.stack([getattr(number_words.split(rng), name) for rng in generators])

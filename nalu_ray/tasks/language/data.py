@@ -1,7 +1,4 @@
-"""Number words of 0 to 999, as read aloud: ``five hundred and eighty one``.
-
-The data of section 4.3: 169, 200 and 631 examples, a thousand in all.
-"""
+"""The numbers 0 to 999 in words, as read aloud: ``five hundred and eighty one`` (section 4.3)."""
 
 from __future__ import annotations
 
@@ -26,21 +23,21 @@ NUMBERS = 1000
 LONGEST = 5
 TRAIN, VALIDATION, TEST = 169, 200, 631
 
-_PLACES = {word: place for place, word in enumerate(VOCABULARY)}
+_TOKENS = {word: token for token, word in enumerate(VOCABULARY)}
 
 
 class UnknownWordError(ValueError):
-    """A text that cannot be read; the message says which words can."""
+    """A text has unknown words or none; the message names the vocabulary."""
 
 
 def words(number: int) -> list[str]:
-    """Returns the words of a number, 1 to 5 of them.
+    """Returns the one to five words of a number.
 
     Raises:
-        ValueError: it is not of 0 to 999.
+        ValueError: the number is not in 0 to 999.
     """
     if not 0 <= number < NUMBERS:
-        raise ValueError(f"number must be of 0 to {NUMBERS - 1}, got {number}")
+        raise ValueError(f"number must be in 0 to {NUMBERS - 1}, got {number}")
     hundreds, rest = divmod(number, 100)
     if hundreds:
         return [ONES[hundreds], HUNDRED, *([AND, *words(rest)] if rest else [])]
@@ -54,19 +51,19 @@ def tokenise(text: str) -> list[str]:
     """Returns the words of a text in lower case; spaces and hyphens separate them.
 
     Raises:
-        UnknownWordError: a word is not of the vocabulary, or there is none at all.
+        UnknownWordError: a word is not in the vocabulary, or the text is empty.
     """
-    found = [word for word in re.split(r"[\s-]+", text.lower()) if word]
-    if not found:
-        raise UnknownWordError(f"no word to read; the vocabulary is: {', '.join(VOCABULARY)}")
-    for word in found:
-        if word not in _PLACES:
+    spoken = [word for word in re.split(r"[\s-]+", text.lower()) if word]
+    if not spoken:
+        raise UnknownWordError(f"text has no words; the vocabulary is {', '.join(VOCABULARY)}")
+    for word in spoken:
+        if word not in _TOKENS:
             raise UnknownWordError(did_you_mean("word", word, VOCABULARY))
-    return found
+    return spoken
 
 
 def encode(sequences: Sequence[Sequence[str]]) -> tuple[IntArray, IntArray]:
-    """Returns places in the vocabulary, (N, L), 0 after the last word, and lengths, (N,).
+    """Returns tokens, (N, L), padded with 0, and lengths, (N,), of N sequences of words.
 
     Raises:
         ValueError: a sequence has no word.
@@ -76,13 +73,13 @@ def encode(sequences: Sequence[Sequence[str]]) -> tuple[IntArray, IntArray]:
         raise ValueError(f"sequence {int(lengths.argmin())} has no word")
     tokens = np.zeros((len(sequences), int(lengths.max(initial=0))), np.int64)
     for row, sequence in zip(tokens, sequences, strict=True):
-        row[: len(sequence)] = [_PLACES[word] for word in sequence]
+        row[: len(sequence)] = [_TOKENS[word] for word in sequence]
     return tokens, lengths
 
 
 @dataclass(frozen=True)
 class Split:
-    """The numbers 0 to 999, each in one part: (169,), (200,) and (631,), ascending."""
+    """The numbers 0 to 999, each in one set: (169,), (200,) and (631,), ascending."""
 
     train: IntArray
     validation: IntArray
@@ -90,10 +87,10 @@ class Split:
 
 
 def split(generator: np.random.Generator) -> Split:
-    """Deals the numbers out: 0 to 19 to training, the others at random.
+    """Divides the numbers at random; 0 to 19 always go to training.
 
-    It is repeated until every word occurs in training (section 4.3), which hardly ever takes a
-    second time.
+    The division is repeated until every word occurs in training (section 4.3), which rarely takes a
+    second try.
     """
     always, others = np.split(np.arange(NUMBERS), [len(ONES)])
     while True:

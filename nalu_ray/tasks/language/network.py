@@ -1,4 +1,4 @@
-"""Settings and network of the language task; see ``language.py``."""
+"""Settings and network of the language task."""
 
 from __future__ import annotations
 
@@ -30,35 +30,38 @@ class LanguageSetting(SupervisedSetting):
     """One LSTM and what turns its outputs into a number."""
 
     head: LayerName = Field(
-        "nalu", description="unit over the LSTM's outputs: none (linear), nac, nalu, any (Table 3)"
+        "nalu",
+        description="head over the LSTM: none (linear), nac, nalu or any unit (Table 3)",
     )
     combine: Combine = Field(
         "recurrent",
-        description="what the head reads; the last output, their sum over words (Table 11), or "
-        "each with what it gave before; the paper leaves it open",
+        description="what the head reads: the last output, the sum of outputs (Table 11), or each "
+        "output in turn as a recurrent unit; the paper does not say",
     )
     hidden: int = Field(32, ge=1, description="units of the LSTM; 16 or 32 (App. D)")
-    embedding: int = Field(32, ge=1, description="width of the words' embedding; not in the paper")
+    embedding: int = Field(32, ge=1, description="width of the word embedding; not in the paper")
     forget_init: float = Field(
-        0.0, description="initial bias of the LSTM's forget gate; below 0 it starts by forgetting"
+        0.0, description="initial bias of the LSTM's forget gate; below 0 it starts out forgetting"
     )
     recurrent_init: Init = Field(
         "linear", description="initialisation of the LSTM's weights from its own outputs"
     )
     head_layers: int = Field(
-        1, ge=1, description="layers of the head; of combine=recurrent the last one is recurrent"
+        1,
+        ge=1,
+        description="layers of the head; combine=recurrent makes the last one recurrent",
     )
     registers: int = Field(
         1,
         ge=1,
-        description="width of the head's inner layers, and how many numbers a recurrent head "
-        "remembers; their sum is the result",
+        description="width of the head's inner layers, and of the state of a recurrent head, whose "
+        "sum is the result",
     )
-    loss: Literal["mae", "mse"] = Field("mse", description="what is minimised; not in the paper")
+    loss: Literal["mae", "mse"] = Field("mse", description="loss to minimise; not in the paper")
     division: Literal["fixed", "seed"] = Field(
         "fixed",
-        description="one division into training, validation and test for all seeds, as there is "
-        "one data set in the paper, or one for each seed",
+        description="split into training, validation and test: fixed for all seeds, as in the "
+        "paper, or one per seed",
     )
     weight_init: WeightInit = "linear"
     gate_init: GateInit = "glorot"
@@ -79,18 +82,18 @@ class LanguageSetting(SupervisedSetting):
     def unread(self) -> dict[str, str]:
         idle = super().unread()
         if self.combine != "recurrent" and self.head_layers == 1:
-            idle["registers"] = f"a head of one layer has none with combine={self.combine}"
+            idle["registers"] = f"a head of one layer with combine={self.combine} has no registers"
         return idle
 
     @model_validator(mode="after")
     def _possible(self) -> LanguageSetting:
         if self.shared_inputs:
-            raise ValueError("shared_inputs: training draws nothing here; division=fixed shares it")
+            raise ValueError("shared_inputs must be false: division=fixed shares inputs here")
         recurrent = self.combine == "recurrent" and self.head != LINEAR
         if recurrent and self.head not in layers.cell_names():
-            raise ValueError(f"head={self.head} is no unit, so combine=recurrent cannot use it")
+            raise ValueError(f"head={self.head} is not a unit, which combine=recurrent needs")
         if self.options and not self.built():
-            raise ValueError(f"options: head={self.head} with combine=recurrent takes none")
+            raise ValueError(f"options must be empty: a recurrent head={self.head} has none")
         return self
 
 
@@ -118,14 +121,14 @@ class LanguageNetwork(nn.Module):
         self.head = _cell(setting, width) if recurrent else _stack(setting, width, 1, inner + 1)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Reads padded rows of words, (batch, L), of (batch,) words each: numbers, (batch, 1)."""
+        """Maps padded words, (batch, L), and lengths, (batch,), to numbers, (batch, 1)."""
         if self.combine == "recurrent":
             return layers.last(self.after_each(tokens, lengths))
         number: Tensor = self.head(layers.last(self._combined(tokens, lengths)))
         return number
 
     def after_each(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Returns what would be the number after each word, (batch, L, 1); on padding the last."""
+        """Returns the number after each word, (batch, L, 1); on padding the last one."""
         combined = self._combined(tokens, lengths)
         if self.combine != "recurrent":
             numbers: Tensor = self.head(combined)
@@ -134,8 +137,8 @@ class LanguageNetwork(nn.Module):
         return cast(Tensor, registers.sum(-1, keepdim=True))
 
     def _combined(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """The LSTM's outputs after each word, or their sums up to there, (batch, L, hidden)."""
-        # a word's part of the gates is a row of one small product
+        """Returns the LSTM's outputs after each word, or their running sums, (batch, L, hidden)."""
+        # one small product gives every word's share of the gates
         table = nn.functional.linear(self.embedding, self.lstm.weight_x, self.lstm.bias)
         active = torch.arange(tokens.shape[1], device=tokens.device)[:, None] < lengths
         state = self.lstm.initial(len(tokens), table)
@@ -151,7 +154,7 @@ def _stack(setting: LanguageSetting, inputs: int, outputs: int, count: int) -> n
         return layers.build(
             setting.head, inputs, setting.registers, outputs, hidden_layers=count - 1, **options
         )
-    except ValueError as error:  # it counts hidden layers, users the head's
+    except ValueError as error:  # names hidden layers, which users do not set here
         raise ValueError(
             f"head={setting.head} head_layers={setting.head_layers}: {error}"
         ) from error

@@ -1,7 +1,7 @@
-"""How many digits of an image are even (section 4.6): an ablation of the last layer.
+"""Counting the even digits of an image (section 4.6): an ablation of the last layer.
 
-An image of 100 x 100 holds 0 to 5 MNIST digits; a convnet says how many of them are even. What
-stands before its softmax goes, step by step, from an affine layer to a NAC (Table 4).
+An image of 100 x 100 holds 0 to 5 MNIST digits, and a convnet says how many of them are even. The
+layer before its softmax goes, step by step, from an affine layer to a NAC (Table 4).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from nalu_ray.data import mnist
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks.parity.network import ParityNetwork, ParitySetting, draw
+from nalu_ray.tasks.parity import data
+from nalu_ray.tasks.parity.network import ParityNetwork, ParitySetting
 from nalu_ray.training.metrics import mean_over_examples
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
@@ -35,7 +36,7 @@ LAYERS = Axis(
 )
 RULE = Selection(metric="error", split="validation")
 PROBLEM = ("network", "min_distance")
-CHUNK = 500  # images of an evaluation set that are looked at at once
+CHUNK = 500  # images of an evaluation set that the network reads at a time
 
 
 class ParityTask(SupervisedTask[ParitySetting]):
@@ -51,9 +52,8 @@ class ParityTask(SupervisedTask[ParitySetting]):
         TableSpec(
             name="parity",
             number=4,
-            caption="MNIST parity: percent of {test_size} test images whose even digits are "
-            "counted right, by the layer before the softmax; the median over seeds. Digits are at "
-            "least {min_distance} pixels apart.",
+            caption="MNIST parity: test accuracy (%) by the layer before the softmax, median over "
+            "seeds, on {test_size} images whose digits are at least {min_distance} pixels apart.",
             rows=LAYERS,
             measures={
                 "accuracy": Measure(
@@ -74,7 +74,7 @@ class ParityTask(SupervisedTask[ParitySetting]):
     figures = (
         FigureSpec(
             name="parity_learning",
-            caption="Test accuracy while training; digits at least {min_distance} pixels apart.",
+            caption="Test accuracy during training; digits at least {min_distance} pixels apart.",
             metric="accuracy",
             split="test",
             x="step",
@@ -93,10 +93,14 @@ class ParityTask(SupervisedTask[ParitySetting]):
         return ParityNetwork(setting)
 
     def sample(self, setting: ParitySetting, split: str, streams: Streams) -> Batch:
-        return draw(setting, split, streams)
+        """Draws images of the split's own digits: no digit is in two splits."""
+        sizes = {"train": setting.batch, "test": setting.test_size}
+        count = sizes.get(split, max(1, setting.test_size // 2))
+        scenes = data.draw(streams, count, mnist.part(split), setting.min_distance)
+        return Batch((scenes.images,), scenes.even)
 
     def example(self, setting: ParitySetting, streams: Streams) -> Batch:
-        """Blank images, where those of :meth:`sample` are to be fetched first."""
+        """Returns blank images, as the real ones may not have been downloaded yet."""
         shape = len(streams), setting.batch
         images = torch.zeros(*shape, 100, 100, dtype=torch.uint8)
         return Batch((images,), torch.zeros(shape, dtype=torch.int64))
@@ -109,12 +113,12 @@ class ParityTask(SupervisedTask[ParitySetting]):
         batch: Batch,
         streams: Streams,
     ) -> Tensor:
-        """Logits, (R, N, 6); of an evaluation set some images at a time."""
+        """Returns logits, (R, N, 6), computed in chunks of images."""
         (images,) = batch.inputs
         return torch.cat([network(chunk) for chunk in images.split(CHUNK, 1)], 1)
 
     def loss(self, setting: ParitySetting, prediction: Tensor, target: Tensor) -> Tensor:
-        """Each seed's cross-entropy, (R, N, 6) x (R, N) -> (R,)."""
+        """Returns each seed's cross-entropy, (R, N, 6) x (R, N) -> (R,)."""
         return _cross_entropy(prediction, target).mean(1)
 
     def metrics(
@@ -125,14 +129,14 @@ class ParityTask(SupervisedTask[ParitySetting]):
         return {"accuracy": right, "error": 1 - right, "cross_entropy": entropy}
 
     def memory(self, setting: ParitySetting, seeds: int) -> int:
-        """The evaluation sets, and what the backward pass keeps of each training image."""
+        """Counts the evaluation sets, and the activations of each training image."""
         wide = {"reproduction": 120_000, "wide": 350_000}[setting.network]
         images = max(2 * setting.batch, CHUNK)
         return seeds * (2 * setting.test_size * 100 * 100 + 4 * images * wide)
 
 
 def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """(R, N, classes) and (R, N) to (R, N)."""
+    """Maps (R, N, classes) and (R, N) to (R, N)."""
     return nn.functional.cross_entropy(logits.movedim(-1, 1), target, reduction="none")
 
 

@@ -1,9 +1,9 @@
 """Images that hold several MNIST digits, and how many of them are even.
 
-As the one public generator of the parity task makes them (fomorians/counting-mnist, 0ecb7b2): 0 to
-5 digits, each count alike often, drawn with replacement, neither turned nor scaled, their centres
-no nearer to one another than a minimum; where digits overlap, ink adds up and is clipped. Made on
-the fly, fresh at each step.
+They follow the one public generator of the parity task (fomorians/counting-mnist, 0ecb7b2). An
+image holds 0 to 5 digits, each count equally likely, drawn with replacement and neither turned nor
+scaled. Their centres are at least a minimum distance apart. Where digits overlap, ink adds up and
+is clipped. New images are drawn at each step.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from nalu_ray.seeding import Streams
 
 MOST = 5
 CANVAS = 100
-FIRST, LAST = SIDE // 2, CANVAS - SIDE // 2  # centres are of [first, last): digits lie within
-FARTHEST = 30  # minimum distances beyond are not always possible with five digits
-TRIES = 200  # of one digit, before its image is begun anew
-AT_ONCE = 4  # tries that are drawn together; the first that fits is taken
+FIRST, LAST = SIDE // 2, CANVAS - SIDE // 2  # centres lie in [first, last): no digit is cut off
+FARTHEST = 30  # larger minimum distances are not always possible with five digits
+TRIES = 200  # draws of one centre before its image starts again
+AT_ONCE = 4  # centres that are drawn together; the first that fits is taken
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -31,11 +31,11 @@ Bytes = NDArray[np.uint8]
 
 
 class Scenes(NamedTuple):
-    """Images of seeds, R of them, N each.
+    """Images of R seeds, N each.
 
     Attributes:
         images: (R, N, 100, 100) uint8, 0 (paper) to 255 (ink).
-        even: (R, N) int64, how many of an image's digits are even.
+        even: (R, N) int64, the number of even digits of each image.
     """
 
     images: Tensor
@@ -43,16 +43,16 @@ class Scenes(NamedTuple):
 
 
 def draw(streams: Streams, count: int, digits: Digits, min_distance: int) -> Scenes:
-    """Draws ``count`` images a seed from some digits.
+    """Draws ``count`` images per seed.
 
     Args:
-        streams: where each seed's random numbers come from.
+        streams: random numbers of the R seeds.
         count: N.
-        digits: what may be in an image.
-        min_distance: of centres, in pixels; 0 to 30.
+        digits: the digits to draw from.
+        min_distance: smallest distance of centres, in pixels, 0 to 30.
 
     Raises:
-        ValueError: if the distance is out of range.
+        ValueError: the distance is out of range.
     """
     if not 0 <= min_distance <= FARTHEST:
         raise ValueError(f"min_distance must be in 0 to {FARTHEST}, got {min_distance}")
@@ -69,17 +69,17 @@ def draw(streams: Streams, count: int, digits: Digits, min_distance: int) -> Sce
 
 
 def place(rng: np.random.Generator, present: Bools, min_distance: int) -> Ints:
-    """Draws centres one after the other; one that is too near to an earlier one is drawn again.
+    """Draws centres one after the other; one too close to an earlier one is drawn again.
 
-    An image whose next digit finds no place is begun anew.
+    An image whose next digit does not fit starts again.
 
     Args:
-        rng: where the numbers come from.
-        present: (N, 5), which digits there are; the first ones.
+        rng: random numbers.
+        present: (N, 5), which digits an image has; always the first ones.
         min_distance: Euclidean, in pixels.
 
     Returns:
-        (N, 5, 2) centres, row and column, of [14, 86); those of absent digits mean nothing.
+        (N, 5, 2) centres, row and column, of [14, 86); those of absent digits have no meaning.
     """
     centres = rng.integers(FIRST, LAST, (*present.shape, 2))
     pending = np.arange(len(present))
@@ -96,16 +96,16 @@ def place(rng: np.random.Generator, present: Bools, min_distance: int) -> Ints:
 def _fit(
     rng: np.random.Generator, centres: Ints, images: Ints, slot: int, min_distance: int
 ) -> Ints:
-    """Draws one slot's centres until they fit; returns the images in which that takes too long."""
+    """Draws one slot's centres until they fit; returns the images in which none fitted."""
     for _ in range(0, TRIES, AT_ONCE):
         if not len(images):
             break
         drawn = rng.integers(FIRST, LAST, (len(images), AT_ONCE, 2))
         offsets = drawn[:, :, None] - centres[images, None, :slot]
         fits = (offsets**2).sum(-1).min(-1) >= min_distance**2
-        found, first = fits.any(1), fits.argmax(1)
-        centres[images[found], slot] = drawn[found, first[found]]
-        images = images[~found]
+        fitted, first = fits.any(1), fits.argmax(1)
+        centres[images[fitted], slot] = drawn[fitted, first[fitted]]
+        images = images[~fitted]
     return images
 
 
@@ -113,19 +113,21 @@ def _compose(canvases: Bytes, known: Bytes, chosen: Ints, present: Bools, centre
     """Adds digits to empty canvases, (N, 100, 100), and clips.
 
     Args:
-        canvases: what is written to.
+        canvases: written in place.
         known: (M, 28, 28) digits.
-        chosen, present, centres: (N, 5) which of them, (N, 5) whether, (N, 5, 2) where.
+        chosen: (N, 5), indices of digits.
+        present: (N, 5), whether an image has the digit.
+        centres: (N, 5, 2), row and column.
     """
     windows = np.lib.stride_tricks.sliding_window_view(
         canvases, (SIDE, SIDE), axis=(1, 2), writeable=True
     )
     corners = centres - FIRST
     for slot in range(chosen.shape[1]):
-        # within one slot no two digits are of one image
+        # digits of one slot are all of different images
         (which,) = np.nonzero(present[:, slot])
         row, column = corners[which, slot].T
         ink, added = windows[which, row, column], known[chosen[which, slot]]
         added += ink
-        added[added < ink] = 255  # a byte that wrapped round
+        added[added < ink] = 255  # the byte wrapped around
         windows[which, row, column] = added

@@ -1,4 +1,4 @@
-"""Settings, sets and network of the parity task; see ``parity.py``."""
+"""Settings and network of the parity task."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.data import mnist
 from nalu_ray.errors import did_you_mean
-from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch
-from nalu_ray.tasks.parity import data as scenes
+from nalu_ray.tasks.parity.data import FARTHEST, MOST
 from nalu_ray.training.fields import Options, SupervisedSetting
 
-CLASSES = scenes.MOST + 1
-FEATURES = 32  # that the last layer reads
+CLASSES = MOST + 1
+FEATURES = 32  # inputs of the last layer
 Squash = Callable[[Tensor], Tensor]
 
 
@@ -28,8 +25,8 @@ class SquashedLinear(nn.Module):
 
     Args:
         in_features, out_features: sizes.
-        squash: of W, elementwise.
-        bias: whether there is b.
+        squash: function of W, elementwise; none leaves W as it is.
+        bias: whether to add b.
     """
 
     def __init__(
@@ -37,11 +34,11 @@ class SquashedLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.squash = squash
-        linear = nn.Linear(in_features, out_features, bias=bias)  # for its initialisation
+        linear = nn.Linear(in_features, out_features, bias=bias)  # torch's initialisation
         self.W, self.bias = linear.weight, linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, in_features) to (batch, out_features)."""
+        """Maps (batch, in_features) to (batch, out_features)."""
         weight = self.W if self.squash is None else self.squash(self.W)
         return nn.functional.linear(x, weight, self.bias)
 
@@ -57,7 +54,7 @@ LAST: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def last_layers() -> list[str]:
-    """Returns every name that ``last`` takes: those of Table 4, and any unit."""
+    """Returns every value of ``last``: the layers of Table 4 and all units."""
     units = (name for name in layers.names() if isinstance(_factory(name), layers.Stacked))
     return [*LAST, *(name for name in units if name not in LAST)]
 
@@ -80,18 +77,18 @@ class ParitySetting(SupervisedSetting):
     )
     network: Literal["reproduction", "wide"] = Field(
         "reproduction",
-        description="convnet below it: of the one public reproduction, or one of wide filters that "
-        "could not be verified; the paper's is unknown",
+        description="convnet below the last layer: that of the public reproduction, or one of wide "
+        "filters that could not be verified; the paper does not describe its own",
     )
     min_distance: int = Field(
         14,
         ge=0,
-        le=scenes.FARTHEST,
-        description="pixels between the centres of digits, at least; 14 in the public generator's "
-        "code, 28 in its readme",
+        le=FARTHEST,
+        description="smallest distance between centres of digits, in pixels; 14 in the public "
+        "generator's code, 28 in its readme",
     )
-    batch: int = Field(32, ge=1, description="images a step, fresh each step")
-    test_size: int = Field(10_000, ge=1, description="images of the test set; of validation half")
+    batch: int = Field(32, ge=1, description="images per step, drawn anew at each step")
+    test_size: int = Field(10_000, ge=1, description="images of the test set; validation has half")
     options: Options = Field(
         {}, description="further arguments of a unit as the last layer, as name:value;name:value"
     )
@@ -102,14 +99,14 @@ class ParitySetting(SupervisedSetting):
     @model_validator(mode="after")
     def _possible(self) -> ParitySetting:
         if self.shared_inputs:
-            raise ValueError("shared_inputs: seeds draw images of their own here")
+            raise ValueError("shared_inputs must be false: seeds draw their own images here")
         if self.options and self.last in LAST:
-            raise ValueError(f"options: last={self.last} takes none")
+            raise ValueError(f"options must be empty: last={self.last} takes none")
         return self
 
 
 class ParityNetwork(nn.Module):
-    """(batch, 100, 100) of 0 to 255 to the logits of 0 to 5 even digits, (batch, 6)."""
+    """Maps images of 0 to 255, (batch, 100, 100), to logits of 0 to 5 even digits, (batch, 6)."""
 
     def __init__(self, setting: ParitySetting) -> None:
         super().__init__()
@@ -127,10 +124,11 @@ class ParityNetwork(nn.Module):
 
 
 def reproduction() -> nn.Module:
-    """fomorians/counting-mnist (0ecb7b2): 7 x 7 to 8, 3 x 3 to 16, 32 and 1 channels, 625-32.
+    """Builds the convnet of fomorians/counting-mnist (0ecb7b2).
 
-    It starts as TensorFlow starts layers: uniform weights by Glorot's rule, no bias. With torch's
-    start one seed in six has a last channel that is nowhere above 0, and never learns.
+    Its filters are 7 x 7 to 8 channels, 3 x 3 to 16 and 32, 1 x 1 to 1, and 625-32. It is
+    initialised as in TensorFlow: uniform weights by Glorot's rule, biases of 0. With torch's
+    initialisation the last channel of one seed in six is nowhere above 0 and never learns.
     """
     network = nn.Sequential(
         nn.ZeroPad2d((2, 3, 2, 3)),  # as TensorFlow pads 100 to 50
@@ -154,7 +152,7 @@ def reproduction() -> nn.Module:
 
 
 def wide() -> nn.Module:
-    """15 x 15 and 3 x 3 to 10 channels each, pooled by 2; from memory, not verified."""
+    """Builds a convnet of 15 x 15 and 3 x 3 filters, 10 channels each, pooled by 2; unverified."""
     return nn.Sequential(
         layers.Conv2d(1, 10, 15),
         nn.ReLU(),
@@ -169,11 +167,3 @@ def wide() -> nn.Module:
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"reproduction": reproduction, "wide": wide}
-
-
-def draw(setting: ParitySetting, split: str, streams: Streams) -> Batch:
-    """Draws images of the split's own digits: no digit is in two of training, validation, test."""
-    sizes = {"train": setting.batch, "test": setting.test_size}
-    count = sizes.get(split, max(1, setting.test_size // 2))
-    found = scenes.draw(streams, count, mnist.part(split), setting.min_distance)
-    return Batch((found.images,), found.even)

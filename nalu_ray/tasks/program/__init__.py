@@ -1,9 +1,9 @@
-"""Program evaluation (section 4.4, appendix E): read a program, give its result.
+"""Program evaluation (section 4.4, appendix E): read a program and compute its result.
 
-Two variants: sums of two numbers, and programs of +, - and conditional expressions such as
-``( 31 + 4 ) if 15 < 92 else 65``. A network reads a token a step, each number whole beside the
-one-hot symbol, and after the last gives the result. Trained with numbers of up to two digits, asked
-for two, three and four.
+There are two variants: sums of two numbers, and programs of +, - and conditional expressions such
+as ``( 31 + 4 ) if 15 < 92 else 65``. A network reads one token per step, the one-hot symbol and the
+whole number, and gives the result after the last. It trains on numbers of up to two digits and is
+tested on two, three and four.
 
 The NALU is configured by an LSTM: its weights and gate are functions of the LSTM's state at each
 step (cell ``nalu_lstm``).
@@ -19,12 +19,11 @@ from torch import Tensor, nn
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks.program.data import FEATURES, encode
+from nalu_ray.tasks.program.data import ADDITION, FEATURES, PROGRAM, draw, encode
 from nalu_ray.tasks.program.network import (
     ProgramNetwork,
     ProgramSetting,
     matching_digits,
-    programs,
     root_mean_square,
 )
 from nalu_ray.training.metrics import mean_over_examples
@@ -32,8 +31,8 @@ from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "train", "validation": "validation", "test": "test"}  # Figures 4, 6
 DIGITS = (
-    "Train, validation and test: numbers of up to {train_digits}, of {validation_digits} and of "
-    "{test_digits} digits."
+    "Numbers have up to {train_digits} digits in training, exactly {validation_digits} in "
+    "validation and {test_digits} in the test."
 )
 PAPER = {"train_digits": "2", "validation_digits": "3", "test_digits": "4"}
 WORDS = {"variant": {"addition": "Sums of two numbers", "program": "Programs of nesting {nesting}"}}
@@ -50,9 +49,9 @@ VARIANTS = Axis(
         "program": "Programs of nesting {nesting} (Figure 4)",
     },
 )
-# three digits are extrapolation too, so they do not select, though the paper says "validation"
+# the paper calls three digits "validation", but they are extrapolation and must not select
 RULE = Selection(metric="rmse", split="interpolation", step="last")
-_SMALLEST = 1e-12  # squared error below which the root has no gradient, rather than an infinite one
+_SMALLEST = 1e-12  # squared error below which the gradient of the root is 0, not infinite
 
 
 class ProgramTask(SupervisedTask[ProgramSetting]):
@@ -67,8 +66,8 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
     tables = (
         TableSpec(
             name="program",
-            caption="{variant}: digits of the rounded result that match (right-aligned), "
-            f"and results without any error, in percent. {DIGITS}",
+            caption="{variant}: matching digits of the rounded, right-aligned result (%) and "
+            f"exact results (%). {DIGITS}",
             rows=MODELS,
             measures={
                 f"{metric}_{split}": Measure(
@@ -93,7 +92,7 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         FigureSpec(
             name=f"program_{shown}",
             number="4, 6",
-            caption=f"Program evaluation while training, on {shown} numbers. {DIGITS}",
+            caption=f"Program evaluation during training, on {shown} numbers. {DIGITS}",
             paper=PAPER,
             metric="digits",
             split=split,
@@ -113,13 +112,22 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         return ProgramNetwork(setting)
 
     def sample(self, setting: ProgramSetting, split: str, streams: Streams) -> Batch:
-        drawn = programs(setting, split, streams)
+        digits = {"validation": setting.validation_digits, "test": setting.test_digits}.get(split)
+        addition = setting.variant == "addition"
+        drawn = draw(
+            streams,
+            setting.batch if split == "train" else setting.test_size,
+            0 if digits is None else 10 ** (digits - 1),
+            10 ** (digits or setting.train_digits),
+            nesting=1 if addition else setting.nesting,
+            operations=ADDITION if addition else PROGRAM,
+        )
         inputs = torch.from_numpy(encode(drawn)), torch.from_numpy(drawn.lengths)
         targets = torch.from_numpy(drawn.values).float()[..., None]
         return Batch(inputs, targets, len(streams) < len(streams.seeds))
 
     def loss(self, setting: ProgramSetting, prediction: Tensor, target: Tensor) -> Tensor:
-        """Root of the batch's mean squared error (section 4.4), each seed its own."""
+        """Returns the root of each seed's mean squared error over the batch (section 4.4)."""
         return super().loss(setting, prediction, target).clamp_min(_SMALLEST).sqrt()
 
     def metrics(
@@ -133,11 +141,11 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         }
 
     def memory(self, setting: ProgramSetting, seeds: int) -> int:
-        """The evaluation sets, and what a step of each keeps of all its tokens."""
+        """Counts the evaluation sets, and the activations of a step over all tokens."""
         tokens = 4 if setting.variant == "addition" else 8 * setting.nesting
         examples = len(SPLITS) * setting.test_size * FEATURES
-        kept = max(2 * setting.batch, setting.test_size) * 24 * (setting.hidden + FEATURES)
-        return 4 * seeds * tokens * (examples + kept)
+        activations = max(2 * setting.batch, setting.test_size) * 24 * (setting.hidden + FEATURES)
+        return 4 * seeds * tokens * (examples + activations)
 
 
 TASK = ProgramTask()

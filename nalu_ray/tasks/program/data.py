@@ -2,16 +2,16 @@
 
 The generator follows the data set "learn to execute" of the same laboratory and year, with its
 operations of algebra and control (google-deepmind/sonnet, ``examples/learn_to_execute.py``, after
-Zaremba and Sutskever, 2014). ``nesting`` rounds each pick +, - or ``if`` with equal chances (then
-< or >), take the result so far as their first operand and fresh numbers as the others::
+Zaremba and Sutskever, 2014). Each of ``nesting`` rounds picks +, - or ``if`` (with < or >) with
+equal probability. It takes the result so far as its first operand, and new numbers as the others::
 
     ( ( 31 + 4 ) if 15 < 92 else 65 ) - 35
 
-Two things differ: numbers come from any range, and the result is not reduced modulo a power of ten,
-which would wrap negative results and leave nothing to extrapolate.
+It differs in two ways: numbers come from any range, and the result is not reduced modulo a power of
+ten, which would wrap negative results and leave nothing to extrapolate.
 
-A program's *form* is all but its numbers. There are 6^nesting equally likely ones, so each is
-laid out once, and a batch is drawn, laid out and evaluated by indexing, without a loop over it.
+The *form* of a program is everything but its numbers. There are 6^nesting equally likely forms,
+laid out once, so a batch is drawn and evaluated by indexing, without a loop over its programs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MAX_DIGITS = 6  # sums of sixteen such numbers are exact in float32
 
 ADDITION = ("+",)
 PROGRAM = ("+", "+", "-", "-", "<", ">")
-"""Operations of a round, repeated where they are to be picked more often; < and > are an if."""
+"""Operations of a round, repeated by their probability; < and > stand for an if."""
 
 _PADDING = len(SYMBOLS)
 _NOTHING = -1
-# a row a symbol, then padding's, whose 1 is where the number is put
+# one row per symbol, then the row of padding; its 1 is overwritten by the number
 _ONE_HOT = np.eye(len(SYMBOLS) + 1, FEATURES, dtype=np.float32)
-_PER_ROUND = 3  # fresh numbers that a round may need
+_PER_ROUND = 3  # numbers that a round needs at most
 _APPLY = ("+", "-", "<", ">")
 
 
@@ -49,9 +49,9 @@ class Programs:
     """Programs of any leading shape, of up to L tokens.
 
     Attributes:
-        symbols: (..., L) places in ``SYMBOLS``; ``len(SYMBOLS)`` after a program's END.
-        numbers: (..., L) the integer where the symbol is NUM, else 0.
-        lengths: (...) tokens of each, END included.
+        symbols: (..., L) indices into ``SYMBOLS``; ``len(SYMBOLS)`` after a program's END.
+        numbers: (..., L) the integer of a NUM, else 0.
+        lengths: (...) tokens per program, END included.
         values: (...) results.
     """
 
@@ -63,9 +63,13 @@ class Programs:
 
 @dataclass(frozen=True)
 class _Forms:
-    """Every form of F: its tokens, the number that each NUM shows, and its operations.
+    """All F forms of programs.
 
-    ``symbols``, ``slots``: (F, L); ``lengths``: (F,); ``rounds``: (F, nesting), places in _APPLY.
+    Attributes:
+        symbols: (F, L) tokens.
+        slots: (F, L) index of the number that each NUM shows.
+        lengths: (F,) tokens per form.
+        rounds: (F, nesting) operations, as indices into ``_APPLY``.
     """
 
     symbols: IntArray
@@ -86,23 +90,23 @@ def draw(
     """Draws programs, (R, count), whose numbers are integers of [low, high).
 
     Args:
-        streams: of R seeds.
-        count: programs of each seed.
+        streams: random numbers of R seeds.
+        count: programs per seed.
         low, high: range of the numbers.
         nesting: rounds, 1 to ``MAX_NESTING``.
         operations: ``PROGRAM``, or ``ADDITION`` for sums only.
 
     Raises:
-        ValueError: if nesting is out of range, or the range of numbers empty or negative.
+        ValueError: nesting is out of range, or the range of numbers is empty or negative.
     """
     if not 1 <= nesting <= MAX_NESTING:
         raise ValueError(f"nesting must be 1 to {MAX_NESTING}, got {nesting}")
     if not 0 <= low < high:
-        raise ValueError(f"numbers must be of 0 <= low < high, got [{low}, {high})")
+        raise ValueError(f"range of numbers must have 0 <= low < high, got [{low}, {high})")
     forms = _forms(nesting, operations)
     form = streams.integers((count,), 0, len(forms.lengths))
     literals = streams.integers((count, 1 + _PER_ROUND * nesting), low, high)
-    # one 0 more, last, for tokens that show no number
+    # a last 0 for tokens that show no number
     shown = np.concatenate([literals, np.zeros_like(literals[..., :1])], axis=-1)
     return Programs(
         symbols=forms.symbols[form],
@@ -113,14 +117,14 @@ def draw(
 
 
 def encode(programs: Programs) -> FloatArray:
-    """Returns what a network reads, (..., L, FEATURES): the symbol one-hot, then the number."""
+    """Encodes programs as one-hot symbols and numbers, (..., L, FEATURES)."""
     x: FloatArray = _ONE_HOT.take(programs.symbols, axis=0)
     x[..., -1] = programs.numbers
     return x
 
 
 def render(symbols: NDArray[Any], numbers: NDArray[Any]) -> str:
-    """Returns the text of one program, (L,) each, without END: a Python expression."""
+    """Returns a program, (L,) symbols and numbers, as a Python expression."""
     tokens = itertools.takewhile(
         lambda token: token != "END", (SYMBOLS[symbol] for symbol in symbols if symbol < _PADDING)
     )
@@ -129,13 +133,13 @@ def render(symbols: NDArray[Any], numbers: NDArray[Any]) -> str:
 
 
 def _evaluate(rounds: IntArray, literals: IntArray) -> IntArray:
-    """Results, (...), of rounds, (..., nesting), over literals, (..., 1 + 3 nesting)."""
+    """Evaluates rounds, (..., nesting), on literals, (..., 1 + 3 nesting), to results, (...)."""
     value = literals[..., 0]
-    for place in range(rounds.shape[-1]):
-        start = 1 + _PER_ROUND * place
+    for step in range(rounds.shape[-1]):
+        start = 1 + _PER_ROUND * step
         a, b, c = (literals[..., start + i] for i in range(_PER_ROUND))
         results = [value + a, value - a, np.where(a < b, value, c), np.where(a > b, value, c)]
-        value = np.choose(rounds[..., place], results)
+        value = np.choose(rounds[..., step], results)
     return value
 
 
@@ -146,9 +150,9 @@ def _forms(nesting: int, operations: tuple[str, ...]) -> _Forms:
     longest = max(map(len, laid_out))
     symbols = np.full((len(chosen), longest), _PADDING)
     slots = np.full((len(chosen), longest), _NOTHING)
-    for place, tokens in enumerate(laid_out):
-        symbols[place, : len(tokens)] = [SYMBOLS.index(token) for token, _ in tokens]
-        slots[place, : len(tokens)] = [slot for _, slot in tokens]
+    for row, tokens in enumerate(laid_out):
+        symbols[row, : len(tokens)] = [SYMBOLS.index(token) for token, _ in tokens]
+        slots[row, : len(tokens)] = [slot for _, slot in tokens]
     return _Forms(
         symbols=symbols,
         slots=slots % (2 + _PER_ROUND * nesting),
@@ -158,13 +162,13 @@ def _forms(nesting: int, operations: tuple[str, ...]) -> _Forms:
 
 
 def _tokens(form: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Lays out a form: each token, and which literal it shows."""
+    """Yields the tokens of a form, each with the index of the literal it shows."""
     for _ in form[1:]:
         yield "(", _NOTHING
     yield "NUM", 0
-    for place, name in enumerate(form):
-        a = 1 + _PER_ROUND * place
-        if place:
+    for step, name in enumerate(form):
+        a = 1 + _PER_ROUND * step
+        if step:
             yield ")", _NOTHING
         if name in ("+", "-"):
             yield from ((name, _NOTHING), ("NUM", a))

@@ -1,14 +1,16 @@
-"""Recurrent arithmetic (section 4.1, appendix B): the static task, its input dealt over time.
+"""Recurrent arithmetic (section 4.1, appendix B): the static task with its input dealt over time.
 
-x_t in R^10 comes step by step; a and b are the sums, over time and over two sections of x_t that
-are random for each seed and fixed within it; after the last step the target is a, a+b, a-b, a*b,
-a/b, a^2 or sqrt(a). Trained on sequences of 10 steps, extrapolated to 1000, which are drawn and
-read piece by piece: a long sequence takes no more memory than a short one.
+x_t in R^10 arrives step by step. The operands a and b are sums over time and over two sections of
+x_t, which are random per seed and fixed within a seed. The target after the last step is a, a+b,
+a-b, a*b, a/b, a^2 or sqrt(a).
+
+Networks train on sequences of 10 steps and extrapolate to 1000. Long sequences are drawn and read
+in pieces, so they take no more memory than short ones.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,36 +19,19 @@ from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.tasks._models import MODELS
-from nalu_ray.tasks.recurrent.data import (
-    PIECE,
-    RecurrentNetwork,
-    RecurrentSetting,
-    pieces,
-    target,
-    whole,
-)
+from nalu_ray.tasks import RECURRENT_MODELS as MODELS
+from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
+from nalu_ray.tasks.recurrent.data import PIECE, pieces, target, whole
+from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
-SETS = "Trained on sequences of {length}, extrapolated to {test_length}."
+SETS = "Trained on sequences of {length} steps, extrapolated to {test_length}."
 PAPER = {"inputs": "10", "length": "10", "test_length": "1000"}
-OPERATIONS = Axis(
-    field="op",
-    labels={
-        "a": "a",
-        "add": "a + b",
-        "sub": "a - b",
-        "mul": "a × b",
-        "div": "a / b",
-        "square": "a²",
-        "sqrt": "√a",
-    },
-)
-SUMMARY_OPERATIONS = {op: label for op, label in OPERATIONS.labels.items() if op != "a"}
+OPERATIONS = axis(get_args(RecurrentOperation))
 RELATIVE = {
     split: Measure(metric="mse", split=split, label=label, relative_to="random_mse", format=".1f")
     for split, label in SPLITS.items()
@@ -66,8 +51,8 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
         TableSpec(
             name="recurrent",
             number=9,
-            caption="Recurrent arithmetic, mean squared error relative to a randomly initialised "
-            "LSTM of {reference_hidden} units. " + SETS,
+            caption="Recurrent arithmetic: mean squared error relative to an untrained LSTM of "
+            "{reference_hidden} units. " + SETS,
             rows=MODELS,
             columns=OPERATIONS,
             measures=RELATIVE,
@@ -78,9 +63,9 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
         TableSpec(
             name="recurrent_summary",
             number=1,
-            caption="Recurrent half: mean squared error relative to a randomly initialised LSTM of "
+            caption="Recurrent half: mean squared error relative to an untrained LSTM of "
             "{reference_hidden} units. " + SETS,
-            rows=OPERATIONS.model_copy(update={"labels": SUMMARY_OPERATIONS, "others": False}),
+            rows=axis(get_args(StaticOperation), others=False),
             columns=Axis(
                 field="layer",
                 labels={"lstm": "LSTM", "rnn_relu": "ReLU", "nac": "NAC", "nalu": "NALU"},
@@ -96,13 +81,13 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
         TableSpec(
             name="recurrent_raw",
             number=8,
-            caption="Recurrent arithmetic, raw mean squared error: T on {shared_inputs}, I and E "
-            "on sequences of the trained and of the extrapolated length; Random is a randomly "
-            "initialised LSTM of {reference_hidden} units (median over seeds). " + SETS,
+            caption="Recurrent arithmetic: mean squared error. T is measured on {shared_inputs}, I "
+            "on sequences of the training length, E on longer ones; Random is an untrained LSTM of "
+            "{reference_hidden} units (median over seeds). " + SETS,
             words={
                 "shared_inputs": {
                     "false": "the first training batch",
-                    "true": "a batch of each seed's own that is none of training",
+                    "true": "a separate batch per seed, not used in training",
                 }
             },
             rows=MODELS,
@@ -122,7 +107,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
     figures = (
         FigureSpec(
             name="recurrent_learning",
-            caption="Extrapolation error while training.",
+            caption="Extrapolation error during training.",
             metric="mse",
             split="extrapolation",
             x="step",
@@ -131,7 +116,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             statistic="median",
             relative_to="random_mse",
             x_label="training step",
-            y_label="error (100 = random)",
+            y_label="error (100 = untrained network)",
             log_y=True,
             problem=PROBLEM,
         ),
@@ -142,7 +127,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
 
     def sample(self, setting: RecurrentSetting, split: str, streams: Streams) -> Batch:
         if split == "extrapolation":
-            # too long to be held: drawn again, piece by piece, whenever it is read
+            # too long to hold: redrawn piece by piece whenever it is read
             return Batch((), target(setting, pieces(setting, streams), streams.seeds))
         x = whole(setting, split, streams)
         return Batch((x,), target(setting, [x], streams.seeds), len(streams) < len(streams.seeds))
@@ -167,7 +152,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
     def references(
         self, setting: RecurrentSetting, split: str, batch: Batch, streams: Streams
     ) -> dict[str, Tensor]:
-        """The error of a random LSTM (100.0 of Table 9)."""
+        """Returns the error of an untrained LSTM (100 in Table 9)."""
         if split == "train":
             return {}
         reference = {"layer": "lstm", "hidden": setting.reference_hidden, "options": {}}
@@ -179,7 +164,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
         return {"random_mse": mean_squared_error(prediction, batch.targets)}
 
     def memory(self, setting: RecurrentSetting, seeds: int) -> int:
-        """Sequences of training with what the backward pass keeps, and a piece of a long one."""
+        """Counts training sequences with their activations, and a piece of a long sequence."""
         wide = setting.inputs + 12 * max(setting.hidden, setting.reference_hidden)
         trained = 2 * setting.batch * setting.length + 2 * setting.test_size * setting.length
         return 4 * seeds * wide * (trained + 2 * setting.test_size * PIECE)

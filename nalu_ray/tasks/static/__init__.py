@@ -1,58 +1,38 @@
 """Static arithmetic (section 4.1, appendix B): select two sections of a vector and combine them.
 
-x in R^100; a and b are the sums of x over two sections that are random for each seed and fixed
-within it; the target is a+b, a-b, a*b, a/b, a^2 or sqrt(a).
+x is in R^100. The operands a and b are the sums of x over two sections, which are random per seed
+and fixed within a seed. The target is a+b, a-b, a*b, a/b, a^2 or sqrt(a).
 
-What each set guarantees, by construction:
+Each set guarantees by construction:
 
 * interpolation: every example's a, b and y lie within the values of a, b and y that *this seed's
   first training batches showed*;
-* extrapolation: in every example a number the target is made of (a; for operations of two operands
-  a or b) lies outside what the training distribution can produce at all.
+* extrapolation: every example has an operand (a; for operations of two operands a or b) outside
+  what the training distribution can produce at all.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import get_args
 
 from torch import Tensor, nn
 
-from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks.static.data import (
-    OPERATIONS,
-    StaticSetting,
-    beyond_inputs,
-    inside_inputs,
-    random_model_error,
-    success_error,
-    training_batch,
-    with_target,
-)
+from nalu_ray.tasks._operands import StaticOperation, axis
+from nalu_ray.tasks.static import data, network
+from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.supervised import SupervisedTask
-
-__all__ = ["OPERATIONS", "TASK", "StaticSetting", "StaticTask"]
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "train_range", "test_range")
 SETS = (
-    "{inputs} inputs, {train_range} while training and {test_range} beyond; a and b sum {section} "
-    "of them each."
+    "{inputs} inputs, drawn from {train_range} in training and from {test_range} in "
+    "extrapolation; a and b are sums of {section} inputs each."
 )
 PAPER = {"inputs": "100"}
-ROWS = Axis(
-    field="op",
-    labels={
-        "add": "a + b",
-        "sub": "a - b",
-        "mul": "a × b",
-        "div": "a / b",
-        "square": "a²",
-        "sqrt": "√a",
-    },
-)
+ROWS = axis(get_args(StaticOperation))
 COLUMNS = Axis(
     field="layer",
     labels={
@@ -84,7 +64,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
         TableSpec(
             name="static",
             number=7,
-            caption="Static arithmetic, mean squared error relative to random initialisation. "
+            caption="Static arithmetic: mean squared error relative to an untrained network. "
             + SETS,
             rows=ROWS,
             columns=COLUMNS,
@@ -101,8 +81,8 @@ class StaticTask(SupervisedTask[StaticSetting]):
         TableSpec(
             name="static_raw",
             number=6,
-            caption="Static arithmetic, raw mean squared error; Random is a randomly initialised "
-            "linear network of {hidden} hidden units (median over seeds). " + SETS,
+            caption="Static arithmetic: mean squared error. Random is an untrained linear network "
+            "of {hidden} hidden units (median over seeds). " + SETS,
             rows=ROWS,
             columns=COLUMNS,
             measures={
@@ -120,7 +100,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
     figures = (
         FigureSpec(
             name="static_learning",
-            caption="Extrapolation error while training.",
+            caption="Extrapolation error during training.",
             metric="mse",
             split="extrapolation",
             x="step",
@@ -129,44 +109,36 @@ class StaticTask(SupervisedTask[StaticSetting]):
             statistic="median",
             relative_to="random_mse",
             x_label="training step",
-            y_label="error (100 = random)",
+            y_label="error (100 = untrained network)",
             log_y=True,
             problem=PROBLEM,
         ),
     )
 
     def build(self, setting: StaticSetting) -> nn.Module:
-        known = layers.get(setting.layer).options
-        chosen: dict[str, Any] = {"init": setting.weight_init, "gate_init": setting.gate_init}
-        options = {name: value for name, value in chosen.items() if name in known}
-        options |= setting.options
-        return layers.build(setting.layer, setting.inputs, setting.hidden, 1, **options)
+        return network.build(setting)
 
     def sample(self, setting: StaticSetting, split: str, streams: Streams) -> Batch:
         if split == "train":
-            return training_batch(setting, streams)
-        x = (
-            beyond_inputs(setting, streams)
-            if split == "extrapolation"
-            else inside_inputs(setting, streams)
-        )
-        return with_target(setting, x, streams.seeds)
+            return data.training_batch(setting, streams)
+        draw = data.beyond_inputs if split == "extrapolation" else data.inside_inputs
+        return data.with_target(setting, draw(setting, streams), streams.seeds)
 
     def references(
         self, setting: StaticSetting, split: str, batch: Batch, streams: Streams
     ) -> dict[str, Tensor]:
-        """The error of a random linear model (100.0 of Table 7), and the threshold of success."""
-        found = {"random_mse": random_model_error(setting, batch, streams.seeds)}
+        """Returns the error of an untrained model (100 in Table 7) and the success threshold."""
+        errors = {"random_mse": data.random_model_error(setting, batch, streams.seeds)}
         if split == "extrapolation":
-            found["solved_mse"] = success_error(setting, batch, streams.seeds)
-        return found
+            errors["solved_mse"] = data.success_error(setting, batch, streams.seeds)
+        return errors
 
     def memory(self, setting: StaticSetting, seeds: int) -> int:
-        """Evaluation sets, a step's inputs with three temporaries, and what hidden units make."""
+        """Counts the evaluation sets, a step's inputs with three copies, and activations."""
         examples = len(self.splits) * setting.test_size + 4 * max(setting.batch, setting.test_size)
-        # a NALU's, measured; other networks take less
-        made = max(18 * setting.batch, 5 * setting.test_size)
-        return 4 * seeds * (examples * setting.inputs + made * setting.hidden)
+        # measured with the NALU; other networks take less
+        activations = max(18 * setting.batch, 5 * setting.test_size)
+        return 4 * seeds * (examples * setting.inputs + activations * setting.hidden)
 
 
 TASK = StaticTask()
