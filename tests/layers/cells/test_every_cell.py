@@ -340,9 +340,7 @@ def test_bad_options_are_named(name: str) -> None:
 @every_cell
 @pytest.mark.parametrize("shape", [(BATCH, INPUTS), (BATCH, STEPS, 2), (1, BATCH, STEPS, INPUTS)])
 def test_wrong_shapes_are_named(name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(
-        ValueError, match=rf"^x must have three axes, the last of size {INPUTS}"
-    ):
+    with pytest.raises(ValueError, match=rf"^x must have three axes, the last of size {INPUTS}"):
         make(name)(inputs(*shape))
 
 
