@@ -74,8 +74,8 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
     Trask et al., "Neural Arithmetic Logic Units" (2018), section 4.5, gives the grid, 56 x 56
     pixels, the actions, T of 5 to 12, the two ends of an episode and m as the highest reward, for
     t = T. It does not give m, L, the reward of other arrivals, or how the cells are drawn: the
-    defaults are ours. It gives T "at the start of the episode", which ``show="first"`` takes by
-    the letter; by default T stays in view, as in its agents, whose memory gets T as an input.
+    defaults are ours. It gives T "at the start of the episode", which ``show="first"`` takes
+    literally; by default T stays in view, as in its agents, whose memory gets T as an input.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 4}  # noqa: RUF012

@@ -25,7 +25,7 @@ LARGEST_TABLE = 2**30
 
 @dataclass(frozen=True)
 class World:
-    """Arguments of the task, checked, and the tables that follow from them.
+    """The validated arguments of the task, and the tables computed from them.
 
     Free cells are numbered row by row, walls left out; a *frame id* is
     ``agent * cells + target``. Actions: 0 up, 1 down, 2 left, 3 right, 4 pass.
@@ -35,7 +35,7 @@ class World:
         cell_pixels: pixels along a side of a cell.
         border: cells of wall drawn around the grid; (5 + 2) * 8 = 56 pixels, as in the paper.
         walls: (row, column) of cells that are wall.
-        instructions: T, or its smallest and largest value; every value between is as likely.
+        instructions: T, or its smallest and largest value; all values between are equally likely.
         time_limit: L, the time at which an episode ends at the latest.
         reward: the rule for arrivals, see :func:`envs.time_gridworld.rewards`.
         m: reward of an arrival at t = T.

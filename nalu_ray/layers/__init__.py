@@ -6,7 +6,7 @@ from the name of a layer, :func:`build_cell` a recurrent cell from the name of a
 """
 
 from .activations import ACTIVATIONS, CReLU
-from .cells.cell import Cell, State, last
+from .cells.base import Cell, State, last
 from .cells.configured import ConfiguredNALU
 from .cells.dnc import DNC
 from .cells.gru import GRU

@@ -1,8 +1,8 @@
-"""A3C (Mnih et al., 2016) on RLlib's new API stack, which has none.
+"""A3C (Mnih et al., 2016) on RLlib's new API stack, which does not have it.
 
-Each environment runner owns the whole loss: it acts with the weights it was sent, and returns the
-gradient of that rollout. The driver applies gradients as they come, by an RMSProp that all share,
-and sends the new weights to the runner that the gradient came from, and to no other.
+Each environment runner samples a rollout with the weights it was sent and returns the gradient of
+its loss. The driver applies gradients as they arrive, by an RMSProp with shared statistics, and
+sends the new weights to the runner that the gradient came from.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Answer = tuple[dict[str, NDArray[Any]], dict[str, float], int, int, Any]
 
 
 class A3CLearner(ActorCriticLearner):
-    """RMSProp; its running mean of squared gradients is shared by all runners."""
+    """n-step returns and RMSProp, whose mean of squared gradients all runners share."""
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.RMSprop(groups, alpha=0.99, eps=1e-5)
@@ -37,13 +37,13 @@ class A3CLearner(ActorCriticLearner):
     def loss(
         self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """n-step returns: the runner acts with the weights that its gradient is of."""
+        """n-step returns, without importance weights: the policy itself acted."""
         actions, _, rewards, done = taken
         return actor_critic(logits, values, actions, rewards, done, None, config)
 
 
 class A3CRunner(VectorRunner):
-    """An environment runner that owns a learner, for its loss."""
+    """An environment runner with a learner, which computes the gradient of its loss."""
 
     def make_module(self) -> None:
         if self.env is None:
@@ -54,12 +54,12 @@ class A3CRunner(VectorRunner):
         self.module = self.learner.module[DEFAULT_MODULE_ID]
 
     def sample_and_grads(self, weights: dict[str, Any], version: int, steps: int) -> Answer:
-        """Acts, and returns gradients by parameter, parts of the loss, steps, version, metrics.
+        """Samples a rollout; returns gradients, parts of the loss, steps, version and metrics.
 
         Args:
-            weights: to act with.
-            version: of the weights.
-            steps: trained so far by all runners together.
+            weights: weights of the acting policy.
+            version: number of updates that made them.
+            steps: environment steps trained so far, by all runners together.
         """
         self.set_weights_and_version(weights, version)
         rollouts = self.sample()

@@ -1,7 +1,7 @@
 """IMPALA (Espeholt et al., 2018): RLlib's, with rollouts instead of episodes and its own V-trace.
 
-RLlib's IMPALA gets the data and the weights around; :mod:`nalu_ray.rl.rllib.env_runner` acts, and
-:mod:`nalu_ray.rl.rllib.learner` learns. RLlib's own loss does not bootstrap an unfinished rollout:
+RLlib's IMPALA transports data and weights; :mod:`nalu_ray.rl.rllib.env_runner` samples, and
+:mod:`nalu_ray.rl.rllib.learner` updates. RLlib's loss does not bootstrap unfinished rollouts, see
 docs/notes/rllib-vtrace-bootstrap.md.
 """
 
@@ -32,10 +32,10 @@ SAMPLE = "sample_get_state_and_metrics"
 
 
 class IMPALALearner(ActorCriticLearner):
-    """Adam; one update a call, finished when the call returns, here or in an actor.
+    """V-trace and Adam; each call of :meth:`update` makes one update before it returns.
 
-    RLlib's learner of IMPALA updates in a thread of its own and hands out weights that are an
-    update old; an error in that thread stops training without a word.
+    RLlib's IMPALA learner updates in a separate thread and hands out weights that are an update
+    old; an error in that thread stops training silently.
     """
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
@@ -44,14 +44,14 @@ class IMPALALearner(ActorCriticLearner):
     def loss(
         self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """V-trace: an older policy may have acted, so importance weights correct for it."""
+        """V-trace: importance weights correct for an older policy that acted."""
         actions, behaviour, rewards, done = taken
         return actor_critic(logits, values, actions, rewards, done, behaviour, config)
 
     def update(
         self, training_data: TrainingData, *, return_state: bool = False, **_: Any
     ) -> dict[str, Any]:
-        """Returns the metrics and, where asked for, the weights after the update.
+        """Makes one update; returns metrics and, with ``return_state``, the weights after it.
 
         Raises:
             RuntimeError: see :meth:`ActorCriticLearner.take_step`.
@@ -77,7 +77,8 @@ class IMPALALearner(ActorCriticLearner):
 class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
     """Configures :class:`IMPALA`; see :class:`ActorCriticConfig`, whose defaults hold.
 
-    ``num_learners=1`` puts the learner into an actor; what is sampled while it is busy is dropped.
+    ``num_learners=1`` puts the learner into an actor; it drops samples that arrive while it is
+    busy.
     """
 
     def __init__(self, algo_class: type | None = None) -> None:
@@ -108,7 +109,7 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 
 
 class Outbox:
-    """The newest weights, which go along with each request for a sample.
+    """The newest weights, which are sent with each request for a sample.
 
     RLlib has a server for them, a process more, which each runner asks before it samples: a quarter
     of a small network's processor time (docs/performance.md).

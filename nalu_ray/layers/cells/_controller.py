@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..functional import linear
-from .cell import State
+from .base import State
 from .lstm import LSTM
 
 

@@ -38,7 +38,7 @@ class Memory(NamedTuple):
     read: Tensor
 
 
-class Request(NamedTuple):
+class MemoryRequest(NamedTuple):
     """The controller's request to the memory at a step.
 
     Attributes:
@@ -67,11 +67,11 @@ def request_size(width: int, reads: int) -> int:
     return sum(_sizes(width, reads))
 
 
-def read_request(raw: Tensor, width: int, reads: int) -> Request:
+def read_request(raw: Tensor, width: int, reads: int) -> MemoryRequest:
     """Splits the controller's output, (B, :func:`request_size`), and brings it into range."""
     keys, strengths, gates, modes, word = raw.split(_sizes(width, reads), -1)
     erase, free, allocate, gate = torch.sigmoid(gates).split([width, reads, 1, 1], -1)
-    return Request(
+    return MemoryRequest(
         keys=keys.unflatten(-1, (reads + 1, width)),
         strengths=1 + F.softplus(strengths),
         erase=erase,
@@ -96,7 +96,7 @@ def empty(batch: int, slots: int, width: int, reads: int, like: Tensor) -> Memor
     )
 
 
-def access(memory: Memory, request: Request) -> tuple[Tensor, Memory]:
+def access(memory: Memory, request: MemoryRequest) -> tuple[Tensor, Memory]:
     """Writes, then reads; returns the words read, (B, R, W), and the new memory."""
     reads = request.modes.shape[-2]
     read_keys, write_key = _unit(request.keys).split([reads, 1], -2)

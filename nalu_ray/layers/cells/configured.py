@@ -15,7 +15,7 @@ from ..initialisers import Init, check_init, initialise
 from ..nac import nac_weight
 from ..nalu import log_magnitude, nalu_output
 from ._controller import Controller
-from .cell import Cell, State
+from .base import Cell, State
 from .unit_cell import register_cell
 
 VIEWS = ("none", "raw", "log", "sign")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._checks import check_finite
 from ..initialisers import Init, check_init, initialise
-from .cell import AffineCell, State
+from .base import AffineCell, State
 from .unit_cell import register_cell
 
 

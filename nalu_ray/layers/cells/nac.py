@@ -14,7 +14,7 @@ from torch import Tensor
 from .._checks import check_count, check_finite
 from ..functional import linear
 from ..nac import CITATION, NAC, Accumulator
-from .cell import State
+from .base import State
 from .unit_cell import UnitCell, UnitFactory, register_cell
 
 Weights = tuple[Tensor, ...]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..nac import CITATION
 from ..nalu import NALU, nalu_output, nalu_sums
-from .cell import State
+from .base import State
 from .nac import AccumulatorCell, Weights
 from .unit_cell import UnitFactory, register_cell
 

@@ -14,7 +14,7 @@ from .. import registry
 from .._checks import check_count
 from ..registry import Registry
 from ..stack import Stacked, reset_parameters
-from .cell import Cell, State
+from .base import Cell, State
 
 SHAPE = ("in_features", "hidden_features")
 

@@ -1,4 +1,4 @@
-"""The agent's network: vision, memory, policy and value. Plain torch; RLlib's side is `module`."""
+"""The agent's network: vision, memory, policy and value, in plain torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Wiring = Literal["instruction", "feedback", "accumulator"]
 
 
 class NetworkConfig(BaseModel):
-    """What the network is made of. The paper gives the kinds of layers and no size."""
+    """Variant and sizes of the network; the paper names the layers but no sizes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,13 +39,13 @@ class NetworkConfig(BaseModel):
 
 
 class Network(nn.Module):
-    """Policy and value of a world's pictures and the instruction.
+    """Policy and value, computed from the pictures of a world and the instruction.
 
     Args:
-        config: what it is made of.
+        config: variant and sizes.
         frames: (F, P, P, 3) uint8, every picture of the world.
-        cell_pixels: width of a cell.
-        actions: how many there are.
+        cell_pixels: width of a cell in pixels.
+        actions: number of actions.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Network(nn.Module):
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A row of steps, time first.
+        """Reads consecutive steps, time first.
 
         Args:
             vision: (steps, batch, V), from ``network.vision``.
@@ -92,7 +92,7 @@ class Network(nn.Module):
 
 
 def build_core(config: NetworkConfig) -> Core:
-    """Returns the memory of a variant."""
+    """Returns the core of a variant."""
     vision, hidden, scale = config.vision, config.hidden, config.instruction_scale
     units, init = config.nac_units, config.nac_init
     if config.variant == "nac_core":

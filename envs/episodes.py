@@ -12,7 +12,7 @@ from .layout import BoolArray, IntArray
 from .world import ACTIONS, World
 
 
-class Batch:
+class Episodes:
     """State of N episodes in one world; the rules of the task without Gymnasium's conventions.
 
     Attributes:
