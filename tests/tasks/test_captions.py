@@ -112,7 +112,6 @@ def test_no_number_in_a_caption_is_the_default_of_a_field(name: str) -> None:
         ("static", "static",
          {"inputs": 20, "section": 4, "train_range": "1:2", "test_range": "2:6"},
          "20 inputs, 1 to 2 while training and 2 to 6 beyond; a and b sum 4"),
-        ("static", "static_raw", {"hidden": 5}, "linear network of 5 hidden units"),
         ("recurrent", "recurrent", {"reference_hidden": 7}, "initialised LSTM of 7 units"),
         ("recurrent", "recurrent_summary", {"reference_hidden": 7}, "initialised LSTM of 7 units"),
         ("recurrent", "recurrent_raw", {"length": 4, "test_length": 40},

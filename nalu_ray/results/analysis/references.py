@@ -19,7 +19,7 @@ class Declared:
     Attributes:
         by_problem: (seeds,) values, of the setting that has most seeds, by the key of its row or
             column.
-        label: what tells it from others that are stored, ``hidden=2``; empty where there are none.
+        label: its fields of ``spec.reference_by``, such as ``hidden=2``.
     """
 
     by_problem: dict[str, Floats]
@@ -60,8 +60,7 @@ def declared(
     texts = [stored_column(known, name).fillna("none") for name in fields]
     labels = pd.Series("", index=known.index, dtype=object)
     for name, column in zip(fields, texts, strict=True):
-        if column.nunique() > 1:
-            labels = labels + f" {name}=" + column.astype(str)
+        labels = labels + f" {name}=" + column.astype(str)
     runs = seeds.groupby(labels).sum().sort_index()
     label = "" if runs.empty else str(runs.idxmax())
     known = known[labels == label].assign(_seeds=seeds).dropna(subset=[problem])

@@ -97,7 +97,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             number=8,
             caption="Recurrent arithmetic, raw mean squared error: T on {shared_inputs}, I and E "
             "on sequences of the trained and of the extrapolated length; Random is a randomly "
-            "initialised LSTM of {reference_hidden} units (median over seeds). " + SETS,
+            "initialised LSTM (median over seeds). " + SETS,
             words={
                 "shared_inputs": {
                     "false": "the first training batch",

@@ -101,7 +101,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             name="static_raw",
             number=6,
             caption="Static arithmetic, raw mean squared error; Random is a randomly initialised "
-            "linear network of {hidden} hidden units (median over seeds). " + SETS,
+            "linear network (median over seeds). " + SETS,
             rows=ROWS,
             columns=COLUMNS,
             measures={
