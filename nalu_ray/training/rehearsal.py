@@ -101,6 +101,13 @@ def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
     optimiser(setting.optimiser, flat, setting.lr, shapes=shapes).step()
     with replicas.evaluating(), torch.no_grad():
         predict()
+    before, seen = replicas.buffers, []
+    for _ in range(2):
+        replicas.buffers = before
+        streams = Streams(task.name, (0, 1), "rehearsal")  # predict reads the present ones
+        seen.append(predict().nan_to_num())
+    if not torch.equal(*seen):  # Python's or NumPy's, which torch does not see
+        raise TypeError(_REASONS["randomness"])
 
 
 def _explained(error: Exception) -> str:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
@@ -26,6 +28,7 @@ from torch.utils._pytree import tree_map
 ROW_MULTIPLE = 64
 
 Tensors = dict[str, Tensor]
+_STACKED = {"_parameters", "_buffers", "_modules"}
 
 
 class Replicas:
@@ -47,7 +50,8 @@ class Replicas:
             parameters without gradient. A training call may change them, see :meth:`evaluating`.
 
     Raises:
-        TypeError: if parameters are complex or of different types.
+        TypeError: if parameters are complex or of different types, or if networks have numbers
+            that differ from seed to seed and are neither parameters nor buffers.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Replicas:
     ) -> None:
         keep_freed_memory()
         modules = [_seeded(build, seed) for seed in init_seeds]
+        _check_alike(modules)
         parameters, buffers = stack_module_state(modules)
         trained = {name: value for name, value in parameters.items() if value.requires_grad}
         _check_types(trained)
@@ -242,6 +247,32 @@ def _check_types(trained: Tensors) -> None:
     if len({tensor.dtype for tensor in trained.values()}) > 1:
         types = ", ".join(f"{name} {_type(tensor)}" for name, tensor in trained.items())
         raise TypeError(f"parameters must be of one type, got {types}")
+
+
+def _check_alike(modules: Sequence[nn.Module]) -> None:
+    """Refuses numbers that differ from seed to seed and that stacking would take from the first."""
+    for name, first in modules[0].named_modules():
+        for attribute in vars(first).keys() - _STACKED:
+            of_seeds = [vars(module.get_submodule(name)).get(attribute) for module in modules]
+            if not all(_alike(of_seeds[0], other) for other in of_seeds[1:]):
+                raise TypeError(
+                    f"{name}.{attribute} differs from seed to seed and is neither a parameter nor "
+                    "a buffer: use register_buffer".lstrip(".")
+                )
+
+
+def _alike(first: object, other: object) -> bool:
+    if isinstance(first, nn.Parameter):  # stacked under its name
+        return True
+    if isinstance(first, Tensor) and isinstance(other, Tensor):
+        return torch.equal(first, other)
+    if isinstance(first, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(first, other)
+    if isinstance(first, list | tuple) and isinstance(other, list | tuple):
+        return len(first) == len(other) and all(map(_alike, first, other))
+    if isinstance(first, float) and isinstance(other, float):
+        return first == other or (math.isnan(first) and math.isnan(other))
+    return True
 
 
 def _type(tensor: Tensor) -> str:

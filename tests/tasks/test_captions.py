@@ -114,7 +114,6 @@ def test_no_number_in_a_caption_is_the_default_of_a_field(name: str) -> None:
          {"inputs": 20, "section": 4, "train_range": "1:2", "test_range": "2:6"},
          "20 inputs, drawn from 1 to 2 in training and from 2 to 6 in extrapolation; a and b are "
          "sums of 4 inputs each."),
-        ("static", "static_raw", {"hidden": 5}, "untrained linear network of 5 hidden units"),
         ("recurrent", "recurrent", {"reference_hidden": 7}, "untrained LSTM of 7 units"),
         ("recurrent", "recurrent_summary", {"reference_hidden": 7}, "untrained LSTM of 7 units"),
         ("recurrent", "recurrent_raw", {"length": 4, "test_length": 40},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,18 @@ class Complex(nn.Module):
         return (x.to(self.w.dtype) @ self.w).real
 
 
+class Scaled(nn.Linear):
+    """W x times what is drawn when a network is built, and is no buffer."""
+
+    def __init__(self, draw: Callable[[], Any]) -> None:
+        super().__init__(3, 1)
+        self.scale = draw()
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.scale[0] if isinstance(self.scale, list) else self.scale
+        return super().forward(x) * scale
+
+
 class Task(SupervisedTask[SupervisedSetting]):
     name, title, section, setting_type = "rehearsed", "", "0", SupervisedSetting
 
@@ -60,6 +73,10 @@ class Task(SupervisedTask[SupervisedSetting]):
 
 def noisy(_: Unit, y: Tensor) -> Tensor:
     return F.gumbel_softmax(torch.cat([y, -y], -1))[..., :1]
+
+
+def jittered(unit: Unit, y: Tensor) -> Tensor:
+    return y * random.random() if unit.training else y
 
 
 def halved(unit: Unit, y: Tensor) -> Tensor:
@@ -83,6 +100,9 @@ def masked(_: Unit, y: Tensor) -> Tensor:
     [
         (lambda: Unit(noisy), RANDOM),
         (lambda: Unit(halved), RANDOM),
+        (lambda: Unit(jittered), RANDOM),
+        (lambda: Scaled(lambda: torch.rand(())), r"scale differs from seed .*: use register_b"),
+        (lambda: nn.Sequential(Scaled(lambda: [random.random()])), r": 0\.scale differs from"),
         (lambda: nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.1)), RANDOM),
         (lambda: Unit(choosing), DECIDES),
         (lambda: Unit(choosing_later), DECIDES),

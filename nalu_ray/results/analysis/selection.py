@@ -219,8 +219,7 @@ def declared_reference(
     texts = [stored_column(known, name).fillna("none") for name in fields]
     labels = pd.Series("", index=known.index, dtype=object)
     for name, column in zip(fields, texts, strict=True):
-        if column.nunique() > 1:
-            labels = labels + f" {name}=" + column.astype(str)
+        labels = labels + f" {name}=" + column.astype(str)
     runs = seeds.groupby(labels).sum().sort_index()
     label = "" if runs.empty else str(runs.idxmax())
     known = known[labels == label].assign(_seeds=seeds).dropna(subset=[problem])

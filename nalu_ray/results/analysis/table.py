@@ -97,7 +97,7 @@ class Table:
         problem: of which data it is, where others are stored too.
         sweep: which preset its rows are of, where they were told apart by it.
         budgets: a sentence on fields of the budget in which its cells differ; empty if in none.
-        reference: which random model it is, where several are stored.
+        reference: which random model it is, ``hidden=2``; empty if the table has none.
     """
 
     spec: TableSpec
@@ -331,7 +331,7 @@ def _reference_cells(
     down: Iterable[Heading],
     across: Iterable[Heading],
 ) -> tuple[dict[Place, Cell], str]:
-    """The cells of the random row or column, and which random model it is of several."""
+    """The cells of the random row or column, and which random model it is."""
     cells, labels = {}, set()
     axis = _ROW if spec.compared == "columns" else _COLUMN
     for key, measure in spec.measures.items():

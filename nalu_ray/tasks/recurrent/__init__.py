@@ -82,8 +82,8 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             name="recurrent_raw",
             number=8,
             caption="Recurrent arithmetic: mean squared error. T is measured on {shared_inputs}, I "
-            "on sequences of the training length, E on longer ones; Random is an untrained LSTM of "
-            "{reference_hidden} units (median over seeds). " + SETS,
+            "on sequences of the training length, E on longer ones; Random is an untrained LSTM "
+            "(median over seeds). " + SETS,
             words={
                 "shared_inputs": {
                     "false": "the first training batch",

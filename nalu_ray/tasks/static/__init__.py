@@ -82,7 +82,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             name="static_raw",
             number=6,
             caption="Static arithmetic: mean squared error. Random is an untrained linear network "
-            "of {hidden} hidden units (median over seeds). " + SETS,
+            "(median over seeds). " + SETS,
             rows=ROWS,
             columns=COLUMNS,
             measures={
