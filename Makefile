@@ -14,7 +14,7 @@ CLUSTER := $(VENV)/.installed-cluster
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help static identity gridworld report test test-cluster lint types check install install-dev clean
+.PHONY: help static identity gridworld report test coverage test-cluster lint types check install install-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,10 @@ report: $(BASE) ## tables, figures and the HTML page from stored rows
 	$(BIN) -m nalu_ray.report $(ARGS)
 
 test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
-	$(BIN) -m pytest $(ARGS)
+	$(BIN) -m pytest -n 2 $(ARGS)
+
+coverage: $(DEV) ## the tests, and the share of the code that they run (processes of Ray not counted)
+	$(BIN) -m pytest -n 2 --cov --cov-report=term $(ARGS)
 
 test-cluster: $(CLUSTER) ## hosts, commands and disks that fail: 25 minutes; some need root
 	$(BIN) -m pytest tests/cluster $(ARGS)

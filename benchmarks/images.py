@@ -36,7 +36,7 @@ from nalu_ray.data import mnist
 from nalu_ray.layers.convnet import Conv2d
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, load_sweep
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks import parity
 from nalu_ray.tasks._mnist_series import evaluate
 from nalu_ray.tasks._mnist_series.network import SeriesNetwork, SeriesSetting
@@ -44,7 +44,7 @@ from nalu_ray.tasks.mnist_counting import TASK
 from nalu_ray.tasks.parity import data as scenes
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.supervised import SupervisedRun
+from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
 
 CPU = torch.device("cpu")
 LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]

@@ -19,16 +19,20 @@ import argparse
 
 import numpy as np
 import pandas as pd
+from scipy.stats import bootstrap
 
-from nalu_ray.results.analysis.statistics import bootstrap_interval
 from nalu_ray.results.store.rows import COLUMNS
 from nalu_ray.results.store.store import Store
 
 
 def interval(values: pd.Series, places: int) -> str:
     """Returns ``mean [low, high]``."""
-    found = bootstrap_interval(values, lambda drawn: float(drawn.mean()), np.random.default_rng(0))
-    return f"{found.estimate:.{places}f} [{found.low:.{places}f}, {found.high:.{places}f}]"
+    low = high = float(values.iloc[0])
+    if values.nunique() > 1:
+        rng = np.random.default_rng(0)
+        resampled = bootstrap((values,), np.mean, n_resamples=2000, method="percentile", rng=rng)
+        low, high = resampled.confidence_interval
+    return f"{values.mean():.{places}f} [{low:.{places}f}, {high:.{places}f}]"
 
 
 def compared(rows: pd.DataFrame, times: list[int], exact: float) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 An environment has a 64-bit key. Its random words are the SplitMix64 sequence that starts at the
 key, and episode k takes two of them, numbers 2k and 2k + 1: nothing is stored between episodes, and
-any number of environments draws in one NumPy expression, which a generator each would not allow.
+any number of environments draws in one NumPy expression, which separate generators would not allow.
 
 SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014). All its
 sequences lie on one cycle of 2**64, so two of n environments share numbers within their first e

@@ -1,4 +1,4 @@
-"""The generators of many environments, each by its seed, as Gymnasium keeps them."""
+"""The random generators of many environments, seeded as Gymnasium seeds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN = -1  # Gymnasium's seed of a generator that came from elsewhere
 
 
 class Generators:
-    """N generators; one that nobody seeded takes fresh entropy when it is asked for."""
+    """N generators; one without a seed takes fresh entropy when it is first used."""
 
     def __init__(self, count: int) -> None:
         self._made: list[np.random.Generator | None] = [None] * count
@@ -32,10 +32,10 @@ class Generators:
         return tuple(map(self._get, range(len(self._made))))
 
     def replace(self, given: np.random.Generator | Sequence[np.random.Generator]) -> None:
-        """Takes generators from elsewhere: one for all environments, or N.
+        """Takes other generators: one for all environments, or N.
 
         Raises:
-            ValueError: if there is another number of them.
+            ValueError: if their number is neither.
         """
         count = len(self._made)
         made = [given] * count if isinstance(given, np.random.Generator) else list(given)
@@ -44,14 +44,14 @@ class Generators:
         self._made, self._seeds = [*made], [UNKNOWN] * count
 
     def forget_seeds(self) -> None:
-        """Says that what the environments draw does not follow from the seeds any more."""
+        """Marks the seeds as unknown, as after loading a state."""
         self.replace(self.all())
 
     def seeded(self, seed: Seeds) -> list[int | None]:
         """Returns a seed or ``None`` per environment: a number s means s, s + 1, ...
 
         Raises:
-            ValueError: if there is another number of seeds.
+            ValueError: if the number of seeds is not N.
         """
         count = len(self._made)
         if seed is None:
@@ -60,10 +60,10 @@ class Generators:
             return [*range(int(seed), int(seed) + count)]
         if len(seed) != count:
             raise ValueError(f"{len(seed)} seeds were given for {count} environments")
-        return [None if one is None else operator.index(one) for one in seed]
+        return [None if value is None else operator.index(value) for value in seed]
 
     def keys(self, seeds: dict[int, int | None]) -> draws.UIntArray:
-        """Draws keys for environments by number, anew from a seed where one is given.
+        """Draws keys for environments by number; reseeds those with a seed.
 
         Raises:
             gymnasium.error.Error: if a seed is negative; then nothing was seeded.

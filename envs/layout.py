@@ -38,16 +38,16 @@ def moves(free: BoolArray) -> IntArray:
 
 
 def distances(moves: IntArray) -> IntArray:
-    """Returns the fewest moves from cell to cell, (F, F); -1 where there is no way."""
-    found = np.full((len(moves), len(moves)), -1, np.int64)
+    """Returns the fewest moves between cells, (F, F); -1 if there is no path."""
+    shortest = np.full((len(moves), len(moves)), -1, np.int64)
     reached = np.eye(len(moves), dtype=np.bool_)
     steps = 0
     while reached.any():
-        found[reached] = steps
+        shortest[reached] = steps
         # Moves go both ways, so a cell is next to what was reached if it moves there.
-        reached = reached[:, moves].any(axis=2) & (found < 0)
+        reached = reached[:, moves].any(axis=2) & (shortest < 0)
         steps += 1
-    return found
+    return shortest
 
 
 def frames(free: BoolArray, cell_pixels: int, border: int) -> Pixels:

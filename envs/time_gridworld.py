@@ -7,26 +7,27 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.error import ResetNeeded
-from numpy.typing import NDArray
+from gymnasium.error import DependencyNotInstalled, ResetNeeded
+from numpy.typing import ArrayLike, NDArray
 
 from . import draws
-from .window import Window
 from .world import ACTIONS, World
 
 Observation = dict[str, Any]
 Info = dict[str, Any]
+
+WINDOW_SIDE = 560  # pixels of the screen, about
 
 
 class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
     """Reach the red square exactly at time T.
 
     ## Description
-    A grey agent and a red target stand on two random cells of a 5 x 5 grid. The agent is told a
-    time T, drawn from 5 to 12. Every action takes one unit of time, starting at t = 0, and the
-    agent is to step onto the target for the first time at t = T: it has to keep count of the time
-    that passed, which no picture shows. From T = 8 on every start allows it, as no two cells are
-    further apart. Whoever learned to count does it for values of T that training did not have.
+    A grey agent and a red target stand on two random cells of a 5 x 5 grid. The agent gets a time
+    T, drawn from 5 to 12. Every action takes one unit of time, starting at t = 0, and the agent
+    should step onto the target for the first time at t = T. It has to keep count of the time, which
+    no picture shows. From T = 8 on every start allows it, as no two cells are further apart. An
+    agent that has learned to count does so for values of T beyond those in training.
 
     ## Observation space
     A dictionary:
@@ -41,7 +42,7 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
     leaves the agent where it is; time passes.
 
     ## Rewards
-    0 in every step but the one that reaches the target, at time t:
+    0 in every step but the one that reaches the target, at time t (:func:`rewards`):
 
     * ``symmetric`` (default): m - c * abs(T - t), with m = 1 and c = 0.1;
     * ``early``: m - c * (T - t) if t <= T, else 0;
@@ -73,8 +74,8 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
     Trask et al., "Neural Arithmetic Logic Units" (2018), section 4.5, gives the grid, 56 x 56
     pixels, the actions, T of 5 to 12, the two ends of an episode and m as the highest reward, for
     t = T. It does not give m, L, the reward of other arrivals, or how the cells are drawn: the
-    defaults are ours. It gives T "at the start of the episode", which ``show="first"`` takes by
-    the letter; by default T stays in view, as in its agents, whose memory gets T as an input.
+    defaults are ours. It gives T "at the start of the episode", which ``show="first"`` takes
+    literally; by default T stays in view, as in its agents, whose memory gets T as an input.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
@@ -118,14 +119,14 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         if self._ended:
-            raise ResetNeeded("the episode has ended, or none was begun: call reset()")
+            raise ResetNeeded("the episode has ended, or none has begun: call reset()")
         if not 0 <= action < len(ACTIONS):
             raise ValueError(f"action {action!r}: 0 to {len(ACTIONS) - 1} are allowed")
         self._agent = int(self.world.moves[self._agent, action])
         self._t += 1
         arrived = self._agent == self._target
         self._ended = arrived or self._t == self.world.time_limit
-        reward = float(self.world.rewards(self._instruction, self._t)) if arrived else 0.0
+        reward = float(rewards(self.world, self._instruction, self._t)) if arrived else 0.0
         info = self._info()
         if self._ended:
             info["arrived"] = arrived
@@ -168,3 +169,61 @@ class TimeGridworldEnv(gymnasium.Env[Observation, np.int64]):
 
     def _info(self) -> Info:
         return {"t": self._t, "instruction": self._instruction, "distance": self._distance}
+
+
+def rewards(world: World, instruction: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
+    """Returns the rewards of agents that reach their targets; every other step is worth 0.
+
+    With ``world.reward``: ``symmetric``, m - c * abs(T - t); ``early``, m - c * (T - t) up to T and
+    0 after it; ``exact``, m at t = T and 0 elsewhere.
+
+    Args:
+        world: reward, m and c are read.
+        instruction: T, (N,).
+        t: times of the arrivals, (N,).
+    """
+    early = np.subtract(instruction, t, dtype=np.float64)
+    if world.reward == "exact":
+        return np.where(early == 0, world.m, 0.0)
+    reward = world.m - world.c * np.abs(early)
+    return reward if world.reward == "symmetric" else np.where(early >= 0, reward, 0.0)
+
+
+class Window:
+    """Shows square pictures, enlarged, at a steady pace.
+
+    Args:
+        picture_pixels: side of a picture.
+        fps: maximum number of pictures per second.
+
+    Raises:
+        DependencyNotInstalled: if pygame is not installed.
+    """
+
+    def __init__(self, picture_pixels: int, fps: int) -> None:
+        try:
+            import pygame  # noqa: PLC0415 (optional)
+        except ImportError as error:
+            raise DependencyNotInstalled(
+                'render_mode="human" needs pygame: pip install "gymnasium[toy-text]"'
+            ) from error
+        self._pygame, self._fps = pygame, fps
+        self._scale = max(1, WINDOW_SIDE // picture_pixels)
+        side = picture_pixels * self._scale
+        pygame.display.init()
+        pygame.display.set_caption("TimeGridworld")
+        self._surface = pygame.display.set_mode((side, side))
+        self._clock = pygame.time.Clock()
+
+    def show(self, picture: NDArray[np.uint8]) -> None:
+        """Shows an RGB picture, (P, P, 3), after the last one had its time."""
+        large = picture.repeat(self._scale, 0).repeat(self._scale, 1)
+        # pygame counts columns first.
+        self._pygame.surfarray.blit_array(self._surface, large.swapaxes(0, 1))
+        self._pygame.event.pump()
+        self._pygame.display.update()
+        self._clock.tick(self._fps)
+
+    def close(self) -> None:
+        """Closes the window."""
+        self._pygame.display.quit()

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from .batch import Batch
+from .episodes import Episodes
 from .generators import Generators, Seeds
 from .layout import BoolArray, IntArray
 from .world import ACTIONS, World
@@ -27,7 +27,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
     Spaces, rewards and rules are those of the single environment. After ``reset(seed=s)``,
     environment i lives through exactly the episodes of a single one after ``reset(seed=s + i)``.
 
-    All that it returns is what Gymnasium's ``SyncVectorEnv`` of single ones returns. Infos are (N,)
+    It returns exactly what Gymnasium's ``SyncVectorEnv`` of single ones does. Infos are (N,)
     arrays, zero where the mask of the same name (``_t``) is false: ``t``, ``instruction`` and
     ``distance``; in a step that ended an episode ``arrived``, whether it reached the target. In the
     mode ``SameStep`` the last observation and info of an ended episode, ``arrived`` among them, are
@@ -40,8 +40,8 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
             action it ignores), ``SameStep`` (at once), or ``Disabled`` (never:
             ``reset(options={"reset_mask": ended})`` does it).
         observation: ``"pixels"`` or ``"frame"``.
-        copy: false for observations that lie in the environment's memory: its next step changes
-            them, which saves little (benchmarks/gridworld.py).
+        copy: whether observations are copies; without it the next step changes them, which saves
+            little (benchmarks/gridworld.py).
         render_mode: ``None`` or ``"rgb_array"``.
         arguments: fields of :class:`envs.world.World`.
 
@@ -78,7 +78,7 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         self.single_action_space = spaces.Discrete(len(ACTIONS))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._batch = Batch(self.world, num_envs)
+        self._episodes = Episodes(self.world, num_envs)
         self._generators = Generators(num_envs)
         self._started = False
         self._pixels: NDArray[np.uint8] | None = None
@@ -88,22 +88,22 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
     @property
     def frame(self) -> IntArray:
         """(N,) frame ids of the current observation. The next step changes the array."""
-        return self._batch.frame
+        return self._episodes.frame
 
     @property
     def t(self) -> IntArray:
         """(N,) time in the current episode. The next step changes the array."""
-        return self._batch.t
+        return self._episodes.t
 
     @property
     def instruction(self) -> IntArray:
         """(N,) T, also where it is not shown. The next step changes the array."""
-        return self._batch.instruction
+        return self._episodes.instruction
 
     @property
     def distance(self) -> IntArray:
         """(N,) fewest actions from start to target. The next step changes the array."""
-        return self._batch.distance
+        return self._episodes.distance
 
     @property  # type: ignore[override]
     def np_random(self) -> tuple[np.random.Generator, ...]:
@@ -128,22 +128,22 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         """Begins an episode in every environment, or in those of ``options["reset_mask"]``.
 
         Args:
-            seed: one for each environment, where ``None`` means its next episode; a number s
-                means s, s + 1, ...; ``None``, the next episode everywhere.
+            seed: one per environment, where ``None`` means its next episode; a number s means s,
+                s + 1, ...; ``None`` means the next episode everywhere.
             options: ``reset_mask``, (N,) bool; ``instruction``, ``agent`` and ``target``, each a
-                number or (N,), fix what would be drawn.
+                number or (N,), replace random draws.
 
         Raises:
-            ValueError: if seeds, options or the mask do not fit.
+            ValueError: if seeds, options or the mask are not allowed.
         """
         options = dict(options or {})
         mask = self._to_reset(options.pop("reset_mask", None))
         which = np.flatnonzero(mask)
         fixed = self.world.fixed_starts(options, self.num_envs)
         self._seed(which, seed)
-        self._batch.begin(which, {name: values[which] for name, values in fixed.items()})
+        self._episodes.begin(which, {name: values[which] for name, values in fixed.items()})
         self._started = True
-        infos = self._batch.infos()
+        infos = self._episodes.infos()
         return self._observe(), _masked(infos, None if mask.all() else mask)
 
     def step(
@@ -153,24 +153,24 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
 
         Raises:
             ResetNeeded: before the first reset, or if an episode ended and autoreset is disabled.
-            ValueError: if an action is none.
+            ValueError: if an action is not allowed.
         """
-        batch, mode = self._batch, self.autoreset_mode
+        episodes, mode = self._episodes, self.autoreset_mode
         actions = self._checked(actions)
-        again = np.flatnonzero(batch.ended)
-        arrived = batch.advance(actions)
+        again = np.flatnonzero(episodes.ended)
+        arrived = episodes.advance(actions)
         if len(again):
-            batch.begin(again)
+            episodes.begin(again)
             arrived[again] = False
-        rewards, ended = batch.rewards(arrived), batch.ended.copy()
+        rewards, ended = episodes.rewards(arrived), episodes.ended.copy()
         ends: Infos = {}
         if ended.any():
             if mode is AutoresetMode.SAME_STEP:
                 ends = self._finals(ended, arrived)
-                batch.begin(np.flatnonzero(ended))
+                episodes.begin(np.flatnonzero(ended))
             else:
                 ends = _masked({"arrived": arrived}, ended)
-        infos = {**_masked(batch.infos()), **ends}
+        infos = {**_masked(episodes.infos()), **ends}
         return self._observe(), rewards, ended, np.zeros(self.num_envs, np.bool_), infos
 
     def render(self) -> tuple[Any, ...] | None:
@@ -180,18 +180,18 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         return None if self.render_mode is None else tuple(self.world.frames[self.frame])
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all that changes: (N,) arrays by name."""
+        """Returns a copy of the state, (N,) arrays by name."""
         if not self._started:
             raise ResetNeeded("there is no state to save: call reset()")
-        return {name: values.copy() for name, values in self._batch.state().items()}
+        return {name: values.copy() for name, values in self._episodes.state().items()}
 
     def load_state_dict(self, state: dict[str, NDArray[Any]]) -> None:
-        """Goes on exactly from the state of an environment with the same arguments.
+        """Resumes exactly from the state of an environment with the same arguments.
 
         Raises:
-            ValueError: if names, shapes or types of the arrays are not this environment's.
+            ValueError: if the arrays have other names, shapes or types.
         """
-        self._batch.load(state)
+        self._episodes.load(state)
         self._generators.forget_seeds()
         self._started = True
 
@@ -210,13 +210,13 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         seeds = self._generators.seeded(seed)
         new = {i: seeds[i] for i in which.tolist() if seeds[i] is not None or not self._started}
         keys = self._generators.keys(new)
-        self._batch.seed(np.array([*new], np.int64), keys)
+        self._episodes.seed(np.array([*new], np.int64), keys)
 
     def _checked(self, actions: NDArray[Any]) -> IntArray:
         if not self._started:
-            raise ResetNeeded("no episode was begun: call reset()")
-        if self.autoreset_mode is AutoresetMode.DISABLED and self._batch.ended.any():
-            ended = np.flatnonzero(self._batch.ended).tolist()
+            raise ResetNeeded("no episode has begun: call reset()")
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._episodes.ended.any():
+            ended = np.flatnonzero(self._episodes.ended).tolist()
             raise ResetNeeded(f"episodes of environments {ended} have ended: reset them first")
         given = np.asarray(actions)
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
@@ -230,8 +230,8 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
         return taken
 
     def _observe(self) -> Observation:
-        instruction = self._batch.shown()[:, None].astype(np.float32)
-        frame = self._batch.frame
+        instruction = self._episodes.shown()[:, None].astype(np.float32)
+        frame = self._episodes.frame
         if self.observation == "frame":
             return {"frame": frame.copy() if self.copy else frame, "instruction": instruction}
         # "clip" lets NumPy write straight into the buffer; no frame id is outside.
@@ -241,21 +241,21 @@ class TimeGridworldVectorEnv(VectorEnv[Observation, IntArray, NDArray[Any]]):
     def _finals(self, ended: BoolArray, arrived: BoolArray) -> Infos:
         """Returns last observations and infos of the ended episodes, as ``SyncVectorEnv`` does."""
         which = np.flatnonzero(ended)
-        frame = self._batch.frame[which]
+        frame = self._episodes.frame[which]
         seen = frame if self.observation == "frame" else self.world.frames[frame]
-        shown = self._batch.shown()[which, None].astype(np.float32)
+        shown = self._episodes.shown()[which, None].astype(np.float32)
         observations = np.empty(self.num_envs, object)
         observations[which] = [
-            {self.observation: one, "instruction": instruction}
-            for one, instruction in zip(seen, shown, strict=True)
+            {self.observation: view, "instruction": instruction}
+            for view, instruction in zip(seen, shown, strict=True)
         ]
-        final_info = _masked({**self._batch.infos(), "arrived": arrived}, ended)
+        final_info = _masked({**self._episodes.infos(), "arrived": arrived}, ended)
         final = {"final_obs": observations, "final_info": final_info}
         return {**final, "_final_obs": ended.copy(), "_final_info": ended.copy()}
 
 
 def _masked(values: dict[str, NDArray[Any]], mask: BoolArray | None = None) -> Infos:
-    """Returns values with a mask each; zero, as Gymnasium has it, where the mask is false."""
+    """Returns values, each with its mask; zero where the mask is false, as in Gymnasium."""
     infos: Infos = {}
     first = next(iter(values.values()))
     masks = np.ones((len(values), len(first)), np.bool_)

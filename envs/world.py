@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
 
 from . import layout
 from .layout import BoolArray, IntArray, Pixels
@@ -26,7 +25,7 @@ LARGEST_TABLE = 2**30
 
 @dataclass(frozen=True)
 class World:
-    """Arguments of the task, checked, and the tables that follow from them.
+    """The validated arguments of the task, and the tables computed from them.
 
     Free cells are numbered row by row, walls left out; a *frame id* is
     ``agent * cells + target``. Actions: 0 up, 1 down, 2 left, 3 right, 4 pass.
@@ -36,13 +35,11 @@ class World:
         cell_pixels: pixels along a side of a cell.
         border: cells of wall drawn around the grid; (5 + 2) * 8 = 56 pixels, as in the paper.
         walls: (row, column) of cells that are wall.
-        instructions: T, or its smallest and largest value; every value between is as likely.
+        instructions: T, or its smallest and largest value; all values between are equally likely.
         time_limit: L, the time at which an episode ends at the latest.
-        reward: what an arrival at time t brings; a time-out brings 0.
-            ``symmetric``: m - c * abs(T - t); ``early``: m - c * (T - t) up to T, then 0;
-            ``exact``: m at t = T, else 0.
+        reward: the rule for arrivals, see :func:`envs.time_gridworld.rewards`.
         m: reward of an arrival at t = T.
-        c: what each unit of time off T costs.
+        c: cost of each unit of time between the arrival and T.
         show: whether T is seen ``always``, or in the ``first`` observation only and 0 after it.
 
     Raises:
@@ -80,7 +77,7 @@ class World:
             raise ValueError(f"walls={self.walls}: every free cell must be reached from any other")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Tables are built again where a world arrives: they are megabytes, it is a few numbers.
+        # A pickle holds the arguments; the tables, megabytes, are rebuilt from them.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     @property
@@ -122,14 +119,6 @@ class World:
         """
         return _frames(self.size, self.walls, self.cell_pixels, self.border)
 
-    def rewards(self, instruction: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
-        """Returns the rewards, (N,), of first arrivals at times t, (N,), for instructions (N,)."""
-        early = np.subtract(instruction, t, dtype=np.float64)
-        if self.reward == "exact":
-            return np.where(early == 0, self.m, 0.0)
-        reward = self.m - self.c * np.abs(early)
-        return reward if self.reward == "symmetric" else np.where(early >= 0, reward, 0.0)
-
     def observation_space(self, observation: str) -> spaces.Dict:
         """Returns the space of ``"pixels"`` or ``"frame"`` observations."""
         _check_one_of("observation", observation, OBSERVATIONS)
@@ -143,10 +132,10 @@ class World:
         return spaces.Dict({observation: seen, "instruction": instruction})
 
     def fixed_starts(self, options: dict[str, Any], count: int) -> dict[str, IntArray]:
-        """Returns what reset's options fix, as (count,) arrays: instruction, agent, target.
+        """Returns the options of reset as (count,) arrays: instruction, agent, target.
 
         Raises:
-            ValueError: if an option is unknown, of another shape, or outside what is allowed.
+            ValueError: if an option is unknown, of another shape, or out of range.
         """
         allowed = {
             "instruction": (1, self.time_limit),
@@ -173,9 +162,7 @@ class World:
         if not 1 <= low <= high:
             raise ValueError(f"{given}: allowed are T or (smallest, largest), from 1 on")
         if high > self.time_limit:
-            raise ValueError(
-                f"{given}: T may be at most time_limit={self.time_limit}, or nobody arrives at T"
-            )
+            raise ValueError(f"{given}: T may be at most time_limit={self.time_limit}")
 
     def _check_walls(self) -> None:
         for wall in self.walls:
@@ -197,7 +184,7 @@ class World:
 
 @lru_cache(maxsize=4)
 def _frames(size: int, walls: tuple[tuple[int, int], ...], cell_pixels: int, border: int) -> Pixels:
-    """Draws a grid once a process, however many environments show it."""
+    """Draws a grid once per process, for all environments that show it."""
     drawn = layout.frames(layout.free_cells(size, walls), cell_pixels, border)
     drawn.setflags(write=False)
     return drawn
@@ -223,7 +210,7 @@ def _check_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
     if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(_is_whole, value)):
-        raise ValueError(f"{name}: {value!r} is no pair of whole numbers")
+        raise ValueError(f"{name}: {value!r} is not a pair of whole numbers")
     return int(value[0]), int(value[1])
 
 

@@ -1,4 +1,4 @@
-"""Our package ``envs``, also where Python finds another one of that name.
+"""The package ``envs`` of this project, even if Python finds another package of that name.
 
 ``envs`` lies beside ``nalu_ray``, in a checkout and where it is installed. A folder ``envs`` of the
 working directory, or one of another distribution, may come before it on Python's path, or its
@@ -33,7 +33,7 @@ _FOLDER = Path(__file__).resolve().parents[1] / _NAME
 
 
 def _first() -> str | None:
-    """Returns the file that ``import envs`` runs, or has run; none where there is none."""
+    """Returns the file that ``import envs`` runs or has run; None if there is no such package."""
     loaded = sys.modules.get(_NAME)
     try:
         spec = importlib.util.find_spec(_NAME) if loaded is None else loaded.__spec__

@@ -8,7 +8,6 @@ be built.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +37,7 @@ _CORE = {
     ),
     "merge": (r"<<", "<"),
 }
+_MERGE = object()
 _BASES = {"0o": 8, "0x": 16}
 
 
@@ -75,7 +75,7 @@ def load(data: bytes | str) -> Any:
             node = loader.get_single_node()
             if node is None:
                 return None
-            _check_keys(node)
+            _check_keys(loader, node)
             return loader.construct_document(node)
         finally:
             loader.dispose()
@@ -87,6 +87,8 @@ def _decoded(data: bytes | str) -> str:
     if len(data) > MOST_BYTES:
         raise YAMLError(f"more than {MOST_BYTES // 1024} KiB")
     if isinstance(data, str):
+        if any("\ud800" <= character <= "\udfff" for character in data):
+            raise YAMLError("half a character, which UTF-8 does not have")
         return data
     try:
         return data.decode("utf-8-sig")
@@ -139,14 +141,15 @@ def _name(sizes: dict[str, int], anchor: str | None, size: int) -> None:
 # -- keys ------------------------------------------------------------------------------------------
 
 
-def _check_keys(root: yaml.Node) -> None:
-    """Refuses a mapping in which a key, or ``<<``, stands twice."""
+def _check_keys(loader: Any, root: yaml.Node) -> None:
+    """Refuses a mapping in which a key, or ``<<``, stands twice, however it is written."""
     for mapping in _mappings(root):
-        lines: dict[tuple[str, Any], int] = {}
+        lines: dict[Any, int] = {}
         for key, _ in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise YAMLError(f"line {key.start_mark.line + 1}: a key must be a plain value")
-            name, line = (key.tag, key.value), key.start_mark.line + 1
+            merges, line = key.tag == f"{_TAG}merge", key.start_mark.line + 1
+            name = _MERGE if merges else loader.construct_object(key)
             if name in lines:
                 raise YAMLError(
                     f"line {line}: '{key.value[:40]}' stands twice in a mapping, "
@@ -173,30 +176,34 @@ def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
+def _text(node: yaml.ScalarNode, name: str, what: str) -> str:
+    """Returns a value's text, which a tag such as ``!!int`` may say to be what it is not."""
     text = str(node.value)
+    if not re.fullmatch(_CORE[name][0], text):
+        raise YAMLError(f"line {node.start_mark.line + 1}: '{text[:40]}' is no {what}")
+    return text
+
+
+def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
+    text = _text(node, "int", "whole number")
     if len(text) > MOST_DIGITS:
         raise YAMLError(f"line {node.start_mark.line + 1}: a number of {len(text):,} digits")
-    try:
-        base = _BASES.get(text[:2], 10)
-        return int(text[2:] if base != 10 else text, base)
-    except ValueError:
-        raise YAMLError(f"line {node.start_mark.line + 1}: '{text}' is no whole number") from None
+    base = _BASES.get(text[:2], 10)
+    return int(text[2:] if base != 10 else text, base)
 
 
 def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
-    text = str(node.value).lower()
-    if text == ".nan":
-        return math.nan
-    try:
-        return float(text.replace(".inf", "inf") if text.endswith(".inf") else text)
-    except ValueError:
-        line = node.start_mark.line + 1
-        raise YAMLError(f"line {line}: '{text[:40]}' is no number") from None
+    text = _text(node, "float", "number").lower()
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 
 def _construct_bool(loader: Any, node: yaml.ScalarNode) -> bool:
-    return str(node.value).lower() == "true"
+    return _text(node, "bool", "true or false").lower() == "true"
+
+
+def _construct_null(loader: Any, node: yaml.ScalarNode) -> None:
+    if node.value:
+        _text(node, "null", "null")
 
 
 def _make() -> None:
@@ -208,11 +215,12 @@ def _make() -> None:
     _Loader.yaml_constructors = {
         tag: constructor
         for tag, constructor in _Loader.yaml_constructors.items()
-        if tag is None or tag.removeprefix(_TAG) in ("null", "str", "seq", "map")
+        if tag is None or tag.removeprefix(_TAG) in ("str", "seq", "map")
     }
     _Loader.add_constructor(f"{_TAG}int", _construct_int)
     _Loader.add_constructor(f"{_TAG}float", _construct_float)
     _Loader.add_constructor(f"{_TAG}bool", _construct_bool)
+    _Loader.add_constructor(f"{_TAG}null", _construct_null)
 
 
 _make()

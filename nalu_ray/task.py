@@ -1,7 +1,8 @@
-"""The contract a task fulfils. One module in :mod:`nalu_ray.tasks`, found by the registry.
+"""The contract of a task: its settings, its batches and its runs.
 
-Everything else (command-line help, ``--list``, the plan, tables, figures, the tests that run over
-all tasks) is read from the :class:`Task` that the module names ``TASK``.
+A task is one module or folder in :mod:`nalu_ray.tasks`, found by the registry. Command-line help,
+``--list``, the plan, tables, figures and the tests over all tasks are read from the :class:`Task`
+that the module names ``TASK``.
 """
 
 from __future__ import annotations
@@ -12,31 +13,29 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import pandas as pd
 from pydantic import Field, model_validator
 from pydantic_core import to_jsonable_python
 
-from nalu_ray.results.specs import FigureSpec, Selection, TableSpec, TaskSpecs
+from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.columns import columns
-from nalu_ray.values import Plain, check_text
+from nalu_ray.values import StrictModel, check_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # tables are printed without torch
     import torch
-    from torch import Tensor, nn
-
-    from nalu_ray.seeding import Streams
-    from nalu_ray.training.replicas import Replicas
+    from torch import Tensor
 
 
-class Setting(Plain):
-    """One point of a task's grid. Equal values give an equal :attr:`id`, on any machine."""
+class Setting(StrictModel):
+    """One point of a task's grid. Equal values have an equal :attr:`id` on any machine."""
 
     def unread(self) -> dict[str, str]:
-        """Returns the fields that change nothing about this point, each with the reason.
+        """Returns the fields that have no effect at this point, each with the reason.
 
-        A grid does not vary them, and who sets one for such points alone is told the reason.
+        A grid does not vary them. The command line refuses such a field with its reason if it is
+        set for these points alone.
         """
         return {}
 
@@ -54,7 +53,7 @@ class Setting(Plain):
     def id(self) -> str:
         """Sixteen hexadecimal digits of the SHA-256 of the canonical JSON.
 
-        A field of :func:`added` counts only where its value is not its default.
+        A field that :func:`added` declares counts only if its value is not the default.
         """
         values = self.model_dump(mode="json")
         later = values_before(type(self)).items()
@@ -64,15 +63,15 @@ class Setting(Plain):
 
 
 def added(since: str, default: Any, **rules: Any) -> Any:
-    """A field that a version adds to a setting that has rows stored.
+    """Declares a field that a later version adds to a setting with stored rows.
 
-    Settings that have the default keep the id that they had before, and rows of before are read
-    with it. So the default must be what runs did before, and never change.
+    Settings at the default keep the id that they had without the field, and older rows are read as
+    if they had the default. The default must therefore be the earlier behaviour, and never change.
 
     Args:
-        since: the version that has the field first.
-        default: what runs did before.
-        rules: of pydantic's ``Field``.
+        since: the first version with the field.
+        default: the value that describes earlier runs.
+        rules: arguments of pydantic's ``Field``.
     """
     extra = {"since": since, "before": to_jsonable_python(default)}
     return Field(default, json_schema_extra=extra, **rules)
@@ -80,11 +79,11 @@ def added(since: str, default: Any, **rules: Any) -> Any:
 
 @functools.cache
 def values_before(setting_type: type[Setting]) -> dict[str, Any]:
-    """Returns the value, as JSON has it, that runs had before each field of :func:`added` came."""
-    found = {name: field.json_schema_extra for name, field in setting_type.model_fields.items()}
+    """Returns the JSON value that older rows have for each field that :func:`added` declares."""
+    extras = {name: field.json_schema_extra for name, field in setting_type.model_fields.items()}
     return {
         name: extra["before"]
-        for name, extra in found.items()
+        for name, extra in extras.items()
         if isinstance(extra, dict) and "since" in extra
     }
 
@@ -101,11 +100,16 @@ Spec = TypeVar("Spec", TableSpec, FigureSpec)
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of a block of seeds, the seeds as the leading axis R of each.
+    """Inputs and targets of a block of seeds; the leading axis R of every tensor is the seeds.
 
-    ``inputs`` is a tuple: the network is called as ``network(*inputs)``. Where all seeds get the
-    same inputs (``shared``), the leading axis of each input is 1, and the network's first products
-    become one: faster, and equal to a seed alone only to rounding.
+    The network is called as ``network(*inputs)``. If all seeds get the same inputs (``shared``),
+    the leading axis of each input is 1. That is faster, as the network's first products become one,
+    but a seed's numbers equal those of the seed alone only up to rounding.
+
+    Attributes:
+        inputs: (R, ...) each, or (1, ...) each if ``shared``.
+        targets: (R, ...).
+        shared: whether all seeds get the same inputs.
     """
 
     inputs: tuple[Tensor, ...]
@@ -115,7 +119,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: ``step`` of ``steps``, and the figures worth showing while it runs."""
+    """The progress of a run: ``step`` of ``steps``, and figures to show while it runs."""
 
     step: int
     steps: int
@@ -123,10 +127,10 @@ class Progress:
 
 
 class Run(Protocol):
-    """One trial at work: one setting, a block of seeds."""
+    """A trial in progress: one setting, a block of seeds."""
 
     def advance(self) -> Progress:
-        """Works up to the next report. The run is over when ``step == steps``."""
+        """Trains up to the next report. The run is over when ``step == steps``."""
         ...
 
     def rows(self) -> pd.DataFrame:
@@ -137,19 +141,19 @@ class Run(Protocol):
         ...
 
     def files(self) -> Mapping[str, bytes]:
-        """Returns what is kept beside the rows of a run that came to its end, by name."""
+        """Returns the files that a finished run stores beside its rows, by name."""
         ...
 
     def close(self) -> None:
-        """Ends what the run started, however it went; called once, nothing comes after."""
+        """Stops what the run started. Called once, as the last method, also after a failure."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns all that a fresh run of the same setting and seeds needs to go on exactly."""
+        """Returns the state from which a new run of the same setting and seeds resumes exactly."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what :meth:`state_dict` returned."""
+        """Resumes from a state of :meth:`state_dict`."""
         ...
 
 
@@ -157,13 +161,13 @@ class Task(ABC, Generic[S]):
     """One experiment of the paper.
 
     Attributes:
-        name: as on the command line; the module's name.
-        title, section: of the paper; the section is empty for what is not in it, and may be any
-            text, such as that of another paper.
-        setting_type: model of one point of the grid, each field with its help line.
-        axes: setting fields that tell trials apart in names, in order (``layer``, ``op``).
-        tables, figures: what is printed from the stored rows.
-        unit: what a seed's steps are called where their rate is shown.
+        name: name on the command line, also the module's name.
+        title, section: title and section of the paper; the section is empty for a task that is not
+            in the paper, and may be any text, such as a section of another paper.
+        setting_type: model of one point of the grid, with a line of help for each field.
+        axes: setting fields in a trial's name, in order (``layer``, ``op``).
+        tables, figures: specifications of the tables and figures made from stored rows.
+        unit: unit of the steps where their rate is shown.
     """
 
     name: ClassVar[str]
@@ -181,38 +185,38 @@ class Task(ABC, Generic[S]):
 
     @abstractmethod
     def steps(self, setting: S) -> int:
-        """Returns the steps of one seed, for progress and time estimates."""
+        """Returns the steps per seed, for progress and time estimates."""
 
     def check(self, setting: S) -> None:
-        """Makes sure that a setting can be run, before anything is.
+        """Checks that a setting can be run, before anything runs.
 
         Raises:
-            TypeError, ValueError: it cannot; the message names the field and what is allowed.
+            TypeError, ValueError: if it cannot; the message names the field and the allowed values.
         """
 
     def prepare(self) -> None:
-        """Fetches what trials on this machine need; called once, before the first of them.
+        """Fetches the data that trials on this machine need; called once, before the first trial.
 
         Raises:
-            RuntimeError: it is not to be had; the message says what was tried and what to do.
+            RuntimeError: if it cannot; the message says what was tried and what to do.
         """
 
     def memory(self, setting: S, seeds: int) -> int:
-        """Returns the bytes that a trial of so many seeds holds at its peak, beyond a bare worker.
+        """Returns the peak memory of a trial of ``seeds`` seeds, in bytes above a bare worker.
 
         The plan splits a block that would not fit.
         """
         return 0
 
     def trained(self, setting: S, seeds: int) -> int:
-        """Returns the bytes of so many seeds' parameters and of all that goes with them.
+        """Returns the bytes of the parameters of ``seeds`` seeds, gradients and moments included.
 
-        They count beside :meth:`memory`.
+        They are added to :meth:`memory`.
         """
         return 0
 
     def processes(self, setting: S) -> int:
-        """Returns how many processes a trial starts beside its own; they share its CPUs."""
+        """Returns the number of processes that a trial starts; they share its CPUs."""
         return 0
 
     def label(self, setting: S) -> str:
@@ -222,11 +226,11 @@ class Task(ABC, Generic[S]):
         return " ".join([self.name, *values] + ([] if rate is None else [f"lr={rate:g}"]))
 
     def where(self) -> str:
-        """Returns where the paper has it, such as `` (section 4.1)``; empty if it has not."""
+        """Returns `` (section 4.1)``, or an empty text for a task that is not in the paper."""
         return f" (section {self.section})" if self.section else ""
 
     def specs(self) -> TaskSpecs:
-        """Returns what the store keeps so that ``report`` needs no task code."""
+        """Returns the specifications that are stored, so that ``report`` needs no task code."""
         return TaskSpecs(
             task=self.name,
             title=self.title,
@@ -240,9 +244,10 @@ class Task(ABC, Generic[S]):
 
 
 def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
-    """Gives each axis of layers the registered labels, for layers that it does not list."""
-    known = {name: getattr(spec, name) for name in axes}
-    of_layers = {name: axis for name, axis in known.items() if axis and axis.field == "layer"}
+    """Adds the registered labels of layers that an axis over layers does not list."""
+    of_layers = {
+        name: axis for name in axes if (axis := getattr(spec, name)) and axis.field == "layer"
+    }
     if not of_layers:
         return spec
     from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
@@ -252,97 +257,3 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
     return spec.model_copy(
         update={name: axis.model_copy(update={"more": labels}) for name, axis in of_layers.items()}
     )
-
-
-class SupervisedTask(Task[S]):
-    """A task of inputs and targets, trained by :class:`nalu_ray.training.supervised.SupervisedRun`.
-
-    A new one says how to draw a batch, how to build the network and what to measure; the loss is
-    the mean squared error unless it says otherwise.
-
-    Attributes:
-        splits: the evaluation sets.
-        keep: where each seed's parameters are kept, as a file beside the rows; none are without.
-    """
-
-    splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
-    keep: ClassVar[Selection | None] = None
-
-    def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:
-        from nalu_ray.training.supervised import SupervisedRun  # noqa: PLC0415 (keeps torch optional)
-
-        return SupervisedRun(self, cast(Any, setting), seeds, device)
-
-    def check(self, setting: S) -> None:
-        """Builds the network without memory for its parameters, and rehearses a step of it."""
-        import torch  # noqa: PLC0415 (keeps torch optional)
-
-        from nalu_ray.training.rehearsal import rehearse  # noqa: PLC0415
-
-        with torch.device("meta"):
-            network = self.build(setting)
-        rehearse(self, cast(Any, setting), network)
-
-    def example(self, setting: S, streams: Streams) -> Batch | None:
-        """Returns a batch as of training, for :meth:`check`, before :meth:`prepare` was called.
-
-        A task whose training data is fetched makes one up, or returns none: then check only builds.
-        """
-        return self.sample(setting, "train", streams)
-
-    def trained(self, setting: S, seeds: int) -> int:
-        """Parameters, gradients and moments."""
-        from nalu_ray.training import footprint  # noqa: PLC0415 (keeps torch optional)
-
-        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
-        return footprint.trained(count, cast(Any, setting).optimiser, seeds)
-
-    @abstractmethod
-    def sample(self, setting: S, split: str, streams: Streams) -> Batch:
-        """Draws one training batch (``split="train"``) or a whole evaluation set, R seeds at once.
-
-        Seed k's slice must depend on ``streams``'s generator k alone. What is fixed within a seed
-        (the sections of the static task) comes from ``streams.fork("...")``.
-        """
-
-    @abstractmethod
-    def build(self, setting: S) -> nn.Module:
-        """Builds one seed's network; torch's generator has been seeded for it."""
-
-    def predict(
-        self, network: Replicas, setting: S, split: str, batch: Batch, streams: Streams
-    ) -> Tensor:
-        """Returns each seed's predictions for a training batch or an evaluation set, (R, ...).
-
-        Args:
-            network: the block's networks, called together.
-            setting, split, batch: of :meth:`sample`.
-            streams: for an evaluation set, as :meth:`sample` got them, so that a task may draw
-                again what is too large to be held.
-        """
-        prediction: Tensor = network(*batch.inputs, shared=batch.shared)
-        return prediction
-
-    def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
-        """Returns what each seed minimises, (R, ...) x (R, ...) -> (R,)."""
-        return (prediction - target).square().flatten(1).mean(1)
-
-    def metrics(
-        self, setting: S, split: str, prediction: Tensor, target: Tensor
-    ) -> dict[str, Tensor]:
-        """Returns each seed's figures on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
-        from nalu_ray.training.metrics import mean_squared_error  # noqa: PLC0415
-
-        return {"mse": mean_squared_error(prediction, target)}
-
-    def references(
-        self, setting: S, split: str, batch: Batch, streams: Streams
-    ) -> dict[str, Tensor]:
-        """Returns figures of an evaluation set that need no training, {name: (R,)}."""
-        return {}
-
-    def curves(
-        self, setting: S, split: str, batch: Batch, prediction: Tensor
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """Returns curves taken at the last step, {metric: (x of (P,), values of (R, P))}."""
-        return {}

@@ -16,21 +16,19 @@ from rich.text import Text
 from nalu_ray import registry
 from nalu_ray.command import screen
 from nalu_ray.command import words as cli
-from nalu_ray.command.request import Request, parser, read, task_and_words, unknown_preset
+from nalu_ray.command.request import TuneRequest, parser, read, task_and_words, unknown_preset
 from nalu_ray.command.words import Exit
 from nalu_ray.errors import ConfigError, printable
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
 from nalu_ray.sweep.changes import changes, members
 from nalu_ray.sweep.local import run_local
-from nalu_ray.sweep.machine import Capacity, this_machine
+from nalu_ray.sweep.machine import Capacity, crowded, shared, size, this_machine
 from nalu_ray.sweep.messages import Messages
-from nalu_ray.sweep.placement import crowded, shared, size
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import sweep_yaml
+from nalu_ray.sweep.presets import Resources, sweep_yaml
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.provenance import commit
-from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.source import numbers_digest
 from nalu_ray.sweep.trial_spec import TrialSpec
 
@@ -92,13 +90,13 @@ def _print(console: Console, lines: Sequence[str]) -> None:
 # -- planning and running --------------------------------------------------------------------------
 
 
-def _address(request: Request) -> str | None:
+def _address(request: TuneRequest) -> str | None:
     if request.options.local:
         return None
     return request.options.address or os.environ.get("RAY_ADDRESS") or None
 
 
-def _expected(request: Request) -> Capacity:
+def _expected(request: TuneRequest) -> Capacity:
     address = _address(request)
     if address is not None:
         return Capacity(f"the cluster at {address}", known=False)
@@ -108,7 +106,7 @@ def _expected(request: Request) -> Capacity:
 class _Planner:
     """Plans of a request: what is stored is read once, however often it is planned."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: TuneRequest) -> None:
         self.request = request
         self.stored = request.store.outcomes(request.task.name)
         resources = request.sweep.resources
@@ -148,13 +146,13 @@ class _Planner:
         task, resources = self.request.task, crowded(self.job.resources, capacity)
 
         def bytes_of(trial: TrialSpec) -> int:
-            return size(task, task.setting_type.model_validate(trial.setting), len(trial.seeds))
+            return size(task, trial.setting, len(trial.seeds))
 
         largest = max(self.plan(capacity, resources).trials, key=bytes_of)
         return self.plan(capacity, shared(resources, *ray.measure_gpu(largest)))
 
 
-def _run(request: Request, console: Console) -> int:
+def _run(request: TuneRequest, console: Console) -> int:
     """Plans, runs what is missing where it is to run, and tells how it ended."""
     specs = request.task.specs()
     request.store.write_specs(specs.model_copy(update={"presets": members(request.task)}))
@@ -180,7 +178,7 @@ def _run(request: Request, console: Console) -> int:
     return _end(request, plan, session, kept, console)
 
 
-def _prepare(request: Request) -> None:
+def _prepare(request: TuneRequest) -> None:
     """Once for all trials of this machine; on a cluster each node's first trial does it."""
     try:
         request.task.prepare()
@@ -188,7 +186,7 @@ def _prepare(request: Request) -> None:
         raise ConfigError([str(error)]) from error
 
 
-def _session(request: Request, capacity: Capacity, stack: contextlib.ExitStack) -> Session:
+def _session(request: TuneRequest, capacity: Capacity, stack: contextlib.ExitStack) -> Session:
     from nalu_ray.sweep import ray  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
 
     address = _address(request)
@@ -199,7 +197,9 @@ def _session(request: Request, capacity: Capacity, stack: contextlib.ExitStack) 
     return session
 
 
-def _work(request: Request, plan: Plan, session: Session | None, console: Console) -> str | None:
+def _work(
+    request: TuneRequest, plan: Plan, session: Session | None, console: Console
+) -> str | None:
     options = request.options
     kept = None
     # after Ray has started: its own handler would leave without tidying up
@@ -223,7 +223,7 @@ def _work(request: Request, plan: Plan, session: Session | None, console: Consol
 
 
 def _end(
-    request: Request, plan: Plan, session: Session | None, kept: str | None, console: Console
+    request: TuneRequest, plan: Plan, session: Session | None, kept: str | None, console: Console
 ) -> int:
     """Prints tables, where everything is, and what failed."""
     from nalu_ray.results.output.save import present  # noqa: PLC0415 (not needed to refuse a command)

@@ -26,7 +26,7 @@ _GROUPED = re.compile(r"[0-9]_+[0-9]")
 _OPENING, _CLOSING = "[{(", ")}]"
 
 
-class Plain(BaseModel):
+class StrictModel(BaseModel):
     """Data whose numbers are numbers: neither true nor ``1_0``, finite, and within 64 bits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -73,7 +73,7 @@ def _leaves(kind: Any) -> Iterator[Any]:
         yield kind
 
 
-class Reader:
+class ValueReader:
     """Reads what stands for a value of one type.
 
     Args:

@@ -15,10 +15,10 @@ from nalu_ray.command.words import Exit, Parser, assignments, guarded, number, w
 from nalu_ray.errors import ConfigError, did_you_mean, printable
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.networks import describe
-from nalu_ray.rl import animation, board
+from nalu_ray.rl import animation
 from nalu_ray.rl.agent.choice import best
 from nalu_ray.rl.agent.stored import Agent, AgentError
-from nalu_ray.rl.playback import Moment, play
+from nalu_ray.rl.animation import Moment, play
 from nalu_ray.rl.rollout import TASK
 from nalu_ray.sweep.messages import Messages
 
@@ -149,10 +149,10 @@ def _live(
     ends = []
     with Live(console=console, auto_refresh=False) as live:
         for moment in moments:
-            live.update(board.board(agent.world, moment, options.episodes), refresh=True)
+            live.update(animation.board(agent.world, moment, options.episodes), refresh=True)
             if moment.outcome is not None:
                 ends.append(moment)
-                live.console.print(f"episode {moment.episode}: {board.ending(moment)}")
+                live.console.print(f"episode {moment.episode}: {animation.ending(moment)}")
             time.sleep(1 / options.fps if moment.outcome is None else animation.PAUSE)
     return ends
 
@@ -162,7 +162,7 @@ def _plain(
 ) -> list[Moment]:
     ends = []
     for moment in moments:
-        print(board.line(agent.world, moment, options.episodes))
+        print(animation.line(agent.world, moment, options.episodes))
         if moment.outcome is not None:
             ends.append(moment)
     return ends

@@ -84,7 +84,7 @@ def bomb() -> bytes:
 MODELS: dict[str, tuple[Saved | bytes | Callable[[Path], object], str]] = {
     "value": (better(value=10**400), "more than 64 bits"),
     "value text": (better(value="low"), "value"),
-    "value tensor": (better(value=torch.ones(2)), "no plain value"),
+    "value tensor": (better(value=torch.ones(2)), "not a plain value"),
     "no seed": (
         better() | {"about": [without(known, "seed") for known in better()["about"]]}, "seed"
     ),
@@ -95,9 +95,9 @@ MODELS: dict[str, tuple[Saved | bytes | Callable[[Path], object], str]] = {
     "no weights": (without(better(), "weights"), "weights"),
     "shape": (other_weights(better(), lambda tensor: tensor[..., :1]), "of shape"),
     "complex": (other_weights(better(), lambda tensor: tensor.to(torch.complex64)), "complex64"),
-    "text": (other_weights(better(), lambda tensor: "abc"), "no tensor"),
+    "text": (other_weights(better(), lambda tensor: "abc"), "not a tensor"),
     "seeds": (other_weights(better(), lambda tensor: tensor[:1]), "for 2 seeds"),
-    "missing": (better() | {"weights": {}}, "no weights"),
+    "missing": (better() | {"weights": {}}, "are missing"),
     "setting": (setting(colour="red"), "colour"),
     "size": (setting(hidden=10**6), "of shape"),
     "setting number": (setting(hidden=10**30), "64 bits"),
@@ -105,7 +105,7 @@ MODELS: dict[str, tuple[Saved | bytes | Callable[[Path], object], str]] = {
     "task of escapes": (better() | {"task": "\x1b[2J"}, "models of \\x1b[2J"),
     "bytes": (b"PK", "cannot be read as a model"),
     "empty": (b"", "cannot be read as a model"),
-    "bomb": (bomb(), "it is packed"),
+    "bomb": (bomb(), "it is compressed"),
     "pipe": (os.mkfifo, "a pipe"),
     "folder": (lambda path: path.mkdir(), "a folder"),
     "nothing": (lambda path: path.symlink_to("nowhere"), "a link to nothing"),
@@ -178,7 +178,7 @@ def better_agent(**about: Any) -> Saved:
 
 AGENTS: dict[str, tuple[Any, str]] = {
     "exact": (better_agent(exact=10**400), "more than 64 bits"),
-    "tensor": (better_agent(step=torch.ones(3)), "no plain value"),
+    "tensor": (better_agent(step=torch.ones(3)), "not a plain value"),
     "shape": (other_weights(better_agent(), lambda tensor: tensor[:, :1]), "of shape"),
     "complex": (
         other_weights(better_agent(), lambda tensor: tensor.to(torch.complex64)), "complex64"
@@ -189,7 +189,7 @@ AGENTS: dict[str, tuple[Any, str]] = {
     "world": (better_agent() | {"world": {"size": 10**6}}, "size=1000000"),
     "about": (better_agent() | {"about": 3}, "cannot be read as an agent"),
     "bytes": (b"PK", "cannot be read as an agent"),
-    "bomb": (bomb(), "it is packed"),
+    "bomb": (bomb(), "it is compressed"),
     "pipe": (os.mkfifo, "a pipe"),
 }  # fmt: skip
 

@@ -16,7 +16,8 @@ from nalu_ray.registry import tasks
 from nalu_ray.results import published
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
 from nalu_ray.sweep.presets import PRESETS, Point, expand, sweep_of
-from nalu_ray.task import Setting, SupervisedTask, Task
+from nalu_ray.task import Setting, Task
+from nalu_ray.training.supervised import SupervisedTask
 
 CPU = torch.device("cpu")
 TASKS = sorted(tasks())

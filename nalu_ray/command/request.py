@@ -18,8 +18,7 @@ from nalu_ray.command.screen import resolved
 from nalu_ray.errors import ConfigError, did_you_mean, explain, short
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep.presets import PRESETS, Point, Preset, expand, sweep_of
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.presets import PRESETS, Point, Preset, Resources, expand, sweep_of
 from nalu_ray.task import Task
 
 ABOUT = """\
@@ -56,7 +55,7 @@ LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 
 
 @dataclass(frozen=True)
-class Request:
+class TuneRequest:
     """A command line that was found right.
 
     Attributes:
@@ -117,7 +116,7 @@ def parser() -> cli.Parser:
     return made
 
 
-def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
+def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
     """Checks everything that was asked for, before anything runs.
 
     Raises:
@@ -150,7 +149,7 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> Request:
         raise ConfigError(mistakes)
     resources = sweep.resources.model_copy(update=flags)
     folded = resolved(sweep, changes.values, changes.seeds, resources)
-    return Request(options, task, preset, folded, tuple(points), store, shlex.join(argv))
+    return TuneRequest(options, task, preset, folded, tuple(points), store, shlex.join(argv))
 
 
 def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
-from nalu_ray.command import stdio
 from nalu_ray.errors import ConfigError, did_you_mean, printable, short, shown
 from nalu_ray.results.store.store import ReadError, StoreError
+from nalu_ray.sweep import stdio
 from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.stopping import StoppedError
 from nalu_ray.task import Setting
-from nalu_ray.values import LARGEST, Reader, split
+from nalu_ray.values import LARGEST, ValueReader, split
 
 
 class Exit(IntEnum):
@@ -206,5 +206,5 @@ def _values(key: str, text: str, setting_type: type[Setting]) -> list[Any]:
     field, parts = setting_type.model_fields.get(key), split(text)
     if field is None:
         return parts
-    reader = Reader(Annotated[field.annotation, field])
+    reader = ValueReader(Annotated[field.annotation, field])
     return [reader.read_or_leave(part) for part in parts]

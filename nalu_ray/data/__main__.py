@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from nalu_ray.command import stdio
 from nalu_ray.data import mnist
+from nalu_ray.sweep import stdio
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 _EPILOG = f"""\

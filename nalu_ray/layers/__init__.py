@@ -1,33 +1,27 @@
 """Arithmetic units, the networks they are compared with, and both by name.
 
-Pure ``torch.nn.Module``s that need nothing else of ``nalu_ray``. :func:`build` makes a network of
-any layer's name, :func:`build_cell` a recurrent cell of any cell's or unit's; ``registry`` says how
-a new layer joins.
+Pure ``torch.nn.Module``s, usable without the rest of ``nalu_ray``. :func:`build` makes a network
+from the name of a layer, :func:`build_cell` a recurrent cell from the name of a cell or unit;
+``registry`` explains how to add a layer.
 """
 
 from .activations import ACTIVATIONS, CReLU
-from .cells.cell import Cell, State, last
+from .cells.base import Cell, State, last
 from .cells.configured import ConfiguredNALU
 from .cells.dnc import DNC
 from .cells.gru import GRU
 from .cells.lstm import LSTM, lstm_steps
-from .cells.nac_cell import NACCell, NALUCell
+from .cells.nac import NACCell
+from .cells.nalu import NALUCell
 from .cells.rnn import RNN
 from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
-from .functional import (
-    bounded_exp,
-    exponent,
-    gated,
-    linear,
-    log_magnitude,
-    max_exponent,
-    nac_weight,
-)
+from .functional import linear
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
-from .nac import NAC, NALU
+from .nac import NAC, nac_weight
+from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .stack import Stack, Stacked, reset_parameters
 
@@ -58,13 +52,11 @@ __all__ = [
     "State",
     "UnitCell",
     "UnknownLayerError",
-    "bounded_exp",
     "build",
     "build_cell",
     "cell_names",
     "check_init",
     "exponent",
-    "gated",
     "get",
     "get_cell",
     "initialise",
@@ -74,6 +66,8 @@ __all__ = [
     "lstm_steps",
     "max_exponent",
     "nac_weight",
+    "nalu_output",
+    "nalu_sums",
     "names",
     "register",
     "register_cell",

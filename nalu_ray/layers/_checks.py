@@ -1,4 +1,4 @@
-"""Checks of constructor arguments, with messages that name the field, its value, what it takes."""
+"""Checks of constructor arguments; messages name the field, its value and what is allowed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class CReLU(nn.Module):
 
 
 class PReLU(nn.PReLU):
-    """torch.nn.PReLU, one learned slope a layer, with the project's ``reset_parameters``."""
+    """torch.nn.PReLU, one learned slope per layer, with the project's ``reset_parameters``."""
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Set the slope to its start, 0.25; there is nothing to draw."""
@@ -33,7 +33,7 @@ class PReLU(nn.PReLU):
 
 
 class Activation(NamedTuple):
-    """What tables print, and how to make the module."""
+    """An activation's label in tables, and the constructor of its module."""
 
     label: str
     make: Callable[[], nn.Module]

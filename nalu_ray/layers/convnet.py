@@ -36,11 +36,11 @@ class DigitConvnet(nn.Module):
     (docs/mnist.md).
 
     Args:
-        features: what comes out: the 10 ``logits``, their ``softmax`` or ``log_softmax``, or the
+        features: the output: the 10 ``logits``, their ``softmax`` or ``log_softmax``, or the
             ``hidden`` layer of 50 rectified units.
 
     Raises:
-        ValueError: if there are no such features.
+        ValueError: if the features are unknown.
     """
 
     def __init__(self, features: Features = "logits") -> None:

@@ -38,10 +38,10 @@ def initialise(weight: Tensor, init: Init, generator: torch.Generator | None = N
     """Fill ``weight``, (out_features, in_features), in place and outside autograd.
 
     Args:
-        weight: what to fill.
+        weight: the tensor to fill.
         init: a name in ``INITIALISERS`` or a constant.
-        generator: where random numbers come from, on the weight's device; without one, torch's
-            global state is used, as torch.nn does.
+        generator: source of random numbers, on the weight's device; ``None`` uses torch's global
+            state, as torch.nn does.
     """
     if isinstance(init, str):
         INITIALISERS[init](weight, generator)

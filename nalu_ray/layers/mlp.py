@@ -21,16 +21,15 @@ CITATION = "Trask et al. (2018), section 1.1 and appendices A and B"
 class Linear(nn.Module):
     """Affine layer, y = x W^T + b, with the values and the names of torch.nn.Linear.
 
-    It goes through :func:`~nalu_ray.layers.functional.linear`, which trains stacked networks
-    faster than torch.nn.Linear does under vmap, and it draws its parameters, the same numbers,
-    from a generator.
+    It uses :func:`~nalu_ray.layers.functional.linear`, which trains stacked networks faster than
+    torch.nn.Linear under vmap, and draws its parameters, the same numbers, from a generator.
 
     Args:
         in_features: size of the input's last axis.
         out_features: size of the output's last axis.
         bias: whether b exists.
-        device: where the parameters live.
-        dtype: their floating-point type.
+        device: device of the parameters.
+        dtype: floating-point type of the parameters.
 
     Raises:
         ValueError: if a size is below 1.
@@ -56,14 +55,14 @@ class Linear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the parameters anew; ``generator`` must live on their device."""
+        """Redraw the parameters from ``generator``, which must live on their device."""
         initialise(self.weight, "linear", generator)
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features)
             nn.init.uniform_(self.bias, -bound, bound, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features), for any leading shape, also none."""
+        """(..., in_features) to (..., out_features); the leading shape may be empty."""
         y = linear(x, self.weight)
         return y if self.bias is None else y + self.bias
 
@@ -86,10 +85,10 @@ class MLP(Stack):
         hidden_features: units in each hidden layer; CReLU makes two activations of each.
         out_features: size of the output's last axis.
         activation: a name in ``ACTIVATIONS``.
-        hidden_layers: how many hidden layers; 0 leaves one affine layer.
+        hidden_layers: number of hidden layers; 0 leaves one affine layer.
         bias: whether the affine layers have one.
-        device: where the parameters live.
-        dtype: their floating-point type.
+        device: device of the parameters.
+        dtype: floating-point type of the parameters.
 
     Raises:
         ValueError: if a size is out of range or the activation unknown.

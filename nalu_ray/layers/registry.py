@@ -1,7 +1,7 @@
 """Networks by layer name.
 
-A layer joins by being a module of this package that calls :func:`register`, or by a module of
-another package named in the entry-point group ``nalu_ray.layers``; no list names it. A complete
+To add a layer, put a module that calls :func:`register` into this package, or name a module of
+another package in the entry-point group ``nalu_ray.layers``. There is no central list. A complete
 file, ``nalu_ray/layers/scaled.py``::
 
     @register("scaled", label="Scaled NAC")
@@ -39,15 +39,15 @@ class UnknownLayerError(ValueError):
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """A network that can be asked for by name.
+    """A network that is built by name.
 
     Attributes:
-        name: what ``layer=`` takes, and what rows store.
-        label: what tables and figures print.
+        name: the value of ``layer=``, which rows store.
+        label: its name in tables and figures.
         factory: ``(in_features, hidden_features, out_features, hidden_layers=1, **options)`` to
-            the network, ``(in_features, hidden_features, **options)`` to a cell; its keyword-only
-            parameters are its options.
-        citation: where the layer comes from.
+            the network, ``(in_features, hidden_features, **options)`` to a cell; :func:`options_of`
+            says what its options are.
+        citation: the source of the layer.
     """
 
     name: str
@@ -68,20 +68,30 @@ class LayerEntry:
 
 @cache
 def _option_types(factory: Callable[..., nn.Module]) -> dict[str, Any]:
-    parameters = signature(factory).parameters.values()
-    return {p.name: _type(p) for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return {name: _type(parameter) for name, parameter in options_of(factory).items()}
 
 
 def _type(parameter: inspect.Parameter) -> Any:
-    if isinstance(parameter.annotation, str):  # a name that is not there
+    if isinstance(parameter.annotation, str):  # an unresolved name
         return Any
     if parameter.annotation is not parameter.empty:
         return parameter.annotation
     return type(parameter.default) if isinstance(parameter.default, bool | float) else Any
 
 
-def signature(factory: Callable[..., object]) -> inspect.Signature:
-    """The signature of a factory, its annotations as types where they name what there is."""
+def options_of(factory: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The options of a factory, by name: its keyword-only parameters.
+
+    A factory that passes ``**options`` on to classes names these in ``passes_options_to``; their
+    keyword-only parameters count as its own.
+    """
+    takers = (factory, *getattr(factory, "passes_options_to", ()))
+    parameters = (p for taker in takers for p in _signature(taker).parameters.values())
+    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _signature(factory: Callable[..., object]) -> inspect.Signature:
+    """The signature of a factory, with annotations as types where their names can be resolved."""
     try:
         return inspect.signature(factory, eval_str=True)
     except NameError:  # imported for type checkers alone
@@ -92,18 +102,18 @@ class Registry:
     """Factories by name.
 
     Args:
-        kind: what they make, for messages.
+        noun: what the factories make, for messages.
         shape: parameters that each factory starts with.
     """
 
-    def __init__(self, kind: str, shape: tuple[str, ...]) -> None:
-        self.kind, self.shape = kind, shape
+    def __init__(self, noun: str, shape: tuple[str, ...]) -> None:
+        self.noun, self.shape = noun, shape
         self.entries: dict[str, LayerEntry] = {}
 
     def register(
         self, name: str, *, label: str, citation: str = ""
     ) -> Callable[[Factory], Factory]:
-        """Make a factory known under ``name``; see :class:`LayerEntry` for the arguments.
+        """Register a factory under ``name``; see :class:`LayerEntry` for the arguments.
 
         Raises:
             TypeError: if the factory does not start with the parameters in ``shape``.
@@ -113,13 +123,13 @@ class Registry:
         def decorate(factory: Factory) -> Factory:
             parameters = tuple(inspect.signature(factory).parameters)
             if parameters[: len(self.shape)] != self.shape:
-                text = f"{self.kind} {name!r}: its factory must start with {self.shape}"
+                text = f"{self.noun} {name!r}: its factory must start with {self.shape}"
                 raise TypeError(f"{text}: {parameters}")
             held = self.entries.get(name)
             # A module that is imported anew may register anew.
             if held is not None and held.factory.__module__ != factory.__module__:
                 raise ValueError(
-                    f"{self.kind} {name!r} of {factory.__module__} is taken by "
+                    f"{self.noun} {name!r} of {factory.__module__} is taken by "
                     f"{held.factory.__module__}"
                 )
             self.entries[name] = LayerEntry(name, label, factory, citation)
@@ -143,11 +153,11 @@ class Registry:
             near = get_close_matches(name.lower(), known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             allowed = ", ".join(known)
-            raise UnknownLayerError(f"unknown {self.kind} {name!r}.{hint} Allowed: {allowed}")
+            raise UnknownLayerError(f"unknown {self.noun} {name!r}.{hint} Allowed: {allowed}")
         return self.entries[name]
 
     def build(self, name: str, *shape: int, **options: object) -> nn.Module:
-        """What the factory of a name makes.
+        """Build the module of a name.
 
         Args:
             name: one of :meth:`names`.
@@ -163,7 +173,7 @@ class Registry:
         for option in options:
             if option not in entry.options:
                 allowed = ", ".join(entry.options) or "none"
-                text = f"{self.kind} {name!r} has no option {option!r}"
+                text = f"{self.noun} {name!r} has no option {option!r}"
                 raise TypeError(f"{text}; its options: {allowed}")
         return entry.factory(*shape, **options)
 
@@ -187,7 +197,7 @@ def build(
         in_features: size of the input's last axis.
         hidden_features: units in each hidden layer.
         out_features: size of the output's last axis.
-        hidden_layers: how many hidden layers; the network has one layer more.
+        hidden_layers: number of hidden layers; the network has one layer more.
         options: passed to the layer's factory.
 
     Returns:

@@ -1,8 +1,7 @@
-"""Layers in a row, and the factory that makes such a network of any layer."""
+"""Networks of stacked layers, and the factory that builds them from any layer class."""
 
 from __future__ import annotations
 
-import inspect
 from itertools import pairwise
 from typing import Any, Protocol, cast
 
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 
 from ._checks import check_network_shape
-from .registry import signature
+from .registry import options_of
 
 
 class _Resettable(Protocol):
@@ -23,7 +22,7 @@ def reset_parameters(module: nn.Module, generator: torch.Generator | None = None
 
 
 class Stack(nn.Sequential):
-    """Layers applied in order, whose parameters can all be drawn anew from one generator."""
+    """Layers applied in order, whose parameters can be redrawn from a single generator."""
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Initialise the layers that have parameters, first to last."""
@@ -33,10 +32,10 @@ class Stack(nn.Sequential):
 
 
 class Stacked:
-    """Factory of networks of ``hidden_layers + 1`` layers of one kind, for the registry.
+    """Factory of networks of ``hidden_layers + 1`` layers of one class, for the registry.
 
     Its options are the keyword-only parameters of the layers' constructors; each layer gets those
-    that it takes. An option given as a list or tuple holds one value for each layer, first to last.
+    that it takes. A list or tuple as an option holds one value per layer, first to last.
 
     Args:
         layer: a module class with constructor ``(in_features, out_features, *, options)``.
@@ -48,7 +47,7 @@ class Stacked:
         self.first = first or layer
         self.least = 0 if first is None else 1
         self.__module__ = layer.__module__
-        self.__signature__ = self._signature()
+        self.passes_options_to = (self.first, self.layer)
 
     def __call__(
         self,
@@ -62,31 +61,25 @@ class Stacked:
             in_features, hidden_features, out_features, hidden_layers, least=self.least
         )
         widths = pairwise([in_features, *[hidden_features] * hidden_layers, out_features])
-        kinds = [self.first, *[self.layer] * hidden_layers]
-        layers = enumerate(zip(kinds, widths, strict=True))
+        classes = [self.first, *[self.layer] * hidden_layers]
         return Stack(
             *(
-                kind(*width, **_of_layer(place, kind, options, len(kinds)))
-                for place, (kind, width) in layers
+                layer(*width, **_of_layer(index, layer, options, len(classes)))
+                for index, (layer, width) in enumerate(zip(classes, widths, strict=True))
             )
         )
 
     def last(self, in_features: int, out_features: int, **options: Any) -> nn.Module:
-        """A single layer, of the kind that comes last."""
+        """A single layer, of the class that comes last."""
         return self.layer(in_features, out_features, **options)
-
-    def _signature(self) -> inspect.Signature:
-        own = inspect.signature(type(self).__call__).parameters.values()
-        shape = [p for p in own if p.name != "self" and p.kind is not p.VAR_KEYWORD]
-        options = _options(self.first) | _options(self.layer)
-        return inspect.Signature([*shape, *options.values()])
 
 
 def _of_layer(
-    place: int, layer: type[nn.Module], options: dict[str, Any], count: int
+    index: int, layer: type[nn.Module], options: dict[str, Any], count: int
 ) -> dict[str, Any]:
+    """The options that layer ``index`` of ``count`` takes."""
     chosen = {}
-    for name in _options(layer):
+    for name in options_of(layer):
         if name not in options:
             continue
         value = options[name]
@@ -95,11 +88,6 @@ def _of_layer(
                 raise ValueError(
                     f"{name} must hold one value for each of {count} layers, got {value!r}"
                 )
-            value = value[place]
+            value = value[index]
         chosen[name] = value
     return chosen
-
-
-def _options(layer: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    parameters = signature(layer).parameters
-    return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}

@@ -1,8 +1,8 @@
-"""A3C (Mnih et al., 2016) on RLlib's new API stack, which has none.
+"""A3C (Mnih et al., 2016) on RLlib's new API stack, which does not have it.
 
-Each environment runner owns the whole loss: it acts with the weights it was sent, and returns the
-gradient of that rollout. The driver applies gradients as they come, by an RMSProp that all share,
-and sends the new weights to the runner that the gradient came from, and to no other.
+Each environment runner samples a rollout with the weights it was sent and returns the gradient of
+its loss. The driver applies gradients as they arrive, by an RMSProp with shared statistics, and
+sends the new weights to the runner that the gradient came from.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS
+from torch import Tensor
 
+from nalu_ray.rl.losses import LossConfig, Taken, actor_critic
 from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
 from nalu_ray.rl.rllib.checkpoint import TrainedModule
-from nalu_ray.rl.rllib.env_runner import VectorRunner
+from nalu_ray.rl.rllib.env_runner import Patience, VectorRunner, wait_for_any
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
-from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
 GRADIENTS = "sample_and_grads"
 TIMEOUT = 0.2  # seconds that a step of training waits for a gradient
@@ -28,14 +29,21 @@ Answer = tuple[dict[str, NDArray[Any]], dict[str, float], int, int, Any]
 
 
 class A3CLearner(ActorCriticLearner):
-    """RMSProp; its running mean of squared gradients is shared by all runners."""
+    """n-step returns and RMSProp, whose mean of squared gradients all runners share."""
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.RMSprop(groups, alpha=0.99, eps=1e-5)
 
+    def loss(
+        self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """n-step returns, without importance weights: the policy itself acted."""
+        actions, _, rewards, done = taken
+        return actor_critic(logits, values, actions, rewards, done, None, config)
+
 
 class A3CRunner(VectorRunner):
-    """An environment runner that owns a learner, for its loss."""
+    """An environment runner with a learner, which computes the gradient of its loss."""
 
     def make_module(self) -> None:
         if self.env is None:
@@ -46,12 +54,12 @@ class A3CRunner(VectorRunner):
         self.module = self.learner.module[DEFAULT_MODULE_ID]
 
     def sample_and_grads(self, weights: dict[str, Any], version: int, steps: int) -> Answer:
-        """Acts, and returns gradients by parameter, parts of the loss, steps, version, metrics.
+        """Samples a rollout; returns gradients, parts of the loss, steps, version and metrics.
 
         Args:
-            weights: to act with.
-            version: of the weights.
-            steps: trained so far by all runners together.
+            weights: weights of the acting policy.
+            version: number of updates that made them.
+            steps: environment steps trained so far, by all runners together.
         """
         self.set_weights_and_version(weights, version)
         rollouts = self.sample()
@@ -84,7 +92,7 @@ class A3CConfig(ActorCriticConfig):
 
 
 class A3C(TrainedModule, Algorithm):
-    """See the module."""
+    """Asynchronous advantage actor-critic; the module's docstring describes it."""
 
     @classmethod
     def get_default_config(cls) -> A3CConfig:
@@ -96,12 +104,12 @@ class A3C(TrainedModule, Algorithm):
 
     @property
     def learner(self) -> A3CLearner:
-        """The one that applies gradients."""
+        """The learner that applies gradients."""
         learner: A3CLearner = self.learner_group._learner
         return learner
 
     def training_step(self) -> None:
-        """Applies every gradient that is there; where none is, waits for one."""
+        """Applies the gradients that have arrived; waits for one if there are none."""
         if not self.config.num_env_runners:
             self._apply(self.env_runner.sample_and_grads(**self._request()))
             return
@@ -116,7 +124,7 @@ class A3C(TrainedModule, Algorithm):
         self._ask(group.healthy_env_runner_ids())
 
     def restore_from_path(self, *arguments: Any, **named: Any) -> None:
-        """Goes on from a checkpoint, also from an older one."""
+        """Resumes from a checkpoint, which may be older than the present state."""
         super().restore_from_path(*arguments, **named)
         # Requests that were under way have been answered before, with other weights.
         self.env_runner_group.fetch_ready_async_reqs(timeout_seconds=1.0)

@@ -1,4 +1,4 @@
-"""How well an agent keeps an appointment, for each T: many episodes at once, no Ray."""
+"""How exactly an agent arrives at each T: many episodes at once, without Ray."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def episodes(
     greedy: bool = True,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Plays every T the same number of times and returns one row an episode.
+    """Plays the same number of episodes for every T and returns one row per episode.
 
     Args:
-        network: the agent's, on the CPU.
-        world: whose rules hold, but for the range of T and the time limit.
-        instructions: T.
-        each: episodes for each T.
+        network: the agent's network, on the CPU.
+        world: the rules, except for the range of T and the time limit.
+        instructions: values of T.
+        each: episodes per T.
         time_limit: L of these episodes.
-        greedy: take the likeliest action, else draw one.
-        seed: of starts and draws.
+        greedy: whether to take the most likely action instead of sampling one.
+        seed: seed of starts and sampled actions.
 
     Returns:
-        Columns ``instruction``, ``distance``, ``arrival`` (time; NaN where the agent never came)
+        Columns ``instruction``, ``distance``, ``arrival`` (a time; NaN if the agent never arrives)
         and ``reward`` (the world's).
     """
     chosen = np.repeat(np.asarray(instructions, np.int64), each)
@@ -59,7 +59,7 @@ def episodes(
     for t in range(1, time_limit + 1):
         action = player.act(seen["frame"], seen["instruction"][:, 0])
         seen, rewards, ended, _, infos = env.step(action)
-        if "final_info" in infos:  # of those that ended
+        if "final_info" in infos:  # of ended episodes
             here = running & infos["final_info"]["arrived"]
             arrival[here], reward[here] = t, rewards[here]
             running &= ~ended
@@ -77,11 +77,11 @@ def on_trained(network: Network, world: World, each: int, *, seed: int = 0) -> p
 
 
 def per_instruction(played: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """Returns one row a T, of what :func:`episodes` returned.
+    """Returns one row per T from the rows of :func:`episodes`.
 
-    Where the target is further away than T, nobody can arrive at T: ``exact`` is the share of the
-    other episodes. ``reward`` and ``never`` are means over all, ``arrival`` over those that arrived
-    (NaN if none did), and ``time`` over all, those that never arrived counting as ``limit``.
+    ``exact`` is a share of the episodes whose target can be reached by T. ``reward`` and ``never``
+    are means over all episodes, ``arrival`` is a mean over those with an arrival (NaN without any),
+    and ``time`` is a mean over all that counts an episode without arrival as ``limit``.
     """
     means: pd.DataFrame = _measured(played, limit).groupby("instruction")[METRICS].mean()
     return means
@@ -90,9 +90,9 @@ def per_instruction(played: pd.DataFrame, limit: int) -> pd.DataFrame:
 def shares(played: pd.DataFrame, limit: int) -> dict[str, float]:
     """Returns ``exact``, ``inexact`` (the rest), ``reward``, ``off``, ``late`` and ``never``.
 
-    All are means over all T; ``off`` is the distance of the arrival from T and ``late`` the same
-    with its sign, negative for early, where an agent that never arrives counts as ``limit``. Where
-    no episode leaves enough time, ``exact`` is 0.
+    All are means over all T. ``off`` is the distance of the arrival from T; ``late`` is signed,
+    negative for early arrivals. An agent that never arrives counts as ``limit``. ``exact`` is 0 if
+    no episode leaves enough time.
     """
     frame = _measured(played, limit)
     possible = frame["exact"].dropna()
@@ -115,17 +115,17 @@ def reach(curves: pd.DataFrame, m: float, first: int) -> dict[str, float]:
     from ``first`` up to it.
 
     Args:
-        curves: of :func:`per_instruction`.
+        curves: the rows of :func:`per_instruction`.
         m: reward of an arrival at T.
-        first: smallest T that counts; one less is returned where the agent is not good there.
+        first: smallest T that counts; if the agent is not good there, one less is returned.
     """
     ordered = curves.sort_index().loc[first:]
-    found = {}
+    reached = {}
     for metric, scale in {"exact": 1.0, "reward": m}.items():
         good = (ordered[metric] / scale >= GOOD).to_numpy()
         count = len(good) if good.all() else int(good.argmin())
-        found[f"{metric}_to"] = float(ordered.index[count - 1] if count else first - 1)
-    return found
+        reached[f"{metric}_to"] = float(ordered.index[count - 1] if count else first - 1)
+    return reached
 
 
 def _measured(played: pd.DataFrame, limit: int) -> pd.DataFrame:

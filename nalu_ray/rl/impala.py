@@ -1,7 +1,7 @@
 """IMPALA (Espeholt et al., 2018): RLlib's, with rollouts instead of episodes and its own V-trace.
 
-RLlib's IMPALA gets the data and the weights around; :mod:`nalu_ray.rl.rllib.env_runner` acts, and
-:mod:`nalu_ray.rl.rllib.learner` learns. RLlib's own loss does not bootstrap an unfinished rollout:
+RLlib's IMPALA transports data and weights; :mod:`nalu_ray.rl.rllib.env_runner` samples, and
+:mod:`nalu_ray.rl.rllib.learner` updates. RLlib's loss does not bootstrap unfinished rollouts, see
 docs/notes/rllib-vtrace-bootstrap.md.
 """
 
@@ -20,30 +20,38 @@ from ray.rllib.utils.metrics import (
     NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS,
     WEIGHTS_SEQ_NO,
 )
+from torch import Tensor
 
-from nalu_ray.rl.losses import LossConfig
+from nalu_ray.rl.losses import LossConfig, Taken, actor_critic
 from nalu_ray.rl.rllib.algorithm_config import ActorCriticConfig
 from nalu_ray.rl.rllib.checkpoint import TrainedModule
+from nalu_ray.rl.rllib.env_runner import Patience, wait_for_any
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
-from nalu_ray.rl.rllib.waiting import Patience, wait_for_any
 
 SAMPLE = "sample_get_state_and_metrics"
 
 
 class IMPALALearner(ActorCriticLearner):
-    """Adam; one update a call, finished when the call returns, here or in an actor.
+    """V-trace and Adam; each call of :meth:`update` makes one update before it returns.
 
-    RLlib's learner of IMPALA updates in a thread of its own and hands out weights that are an
-    update old; an error in that thread stops training without a word.
+    RLlib's IMPALA learner updates in a separate thread and hands out weights that are an update
+    old; an error in that thread stops training silently.
     """
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.Adam(groups, eps=1e-5)
 
+    def loss(
+        self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """V-trace: importance weights correct for an older policy that acted."""
+        actions, behaviour, rewards, done = taken
+        return actor_critic(logits, values, actions, rewards, done, behaviour, config)
+
     def update(
         self, training_data: TrainingData, *, return_state: bool = False, **_: Any
     ) -> dict[str, Any]:
-        """Returns the metrics and, where asked for, the weights after the update.
+        """Makes one update; returns metrics and, with ``return_state``, the weights after it.
 
         Raises:
             RuntimeError: see :meth:`ActorCriticLearner.take_step`.
@@ -69,10 +77,9 @@ class IMPALALearner(ActorCriticLearner):
 class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
     """Configures :class:`IMPALA`; see :class:`ActorCriticConfig`, whose defaults hold.
 
-    ``num_learners=1`` puts the learner into an actor; what is sampled while it is busy is dropped.
+    ``num_learners=1`` puts the learner into an actor; it drops samples that arrive while it is
+    busy.
     """
-
-    importance_weights = True
 
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class or IMPALA)
@@ -102,7 +109,7 @@ class IMPALAConfig(ActorCriticConfig, RLlibIMPALAConfig):
 
 
 class Outbox:
-    """The newest weights, which go along with each request for a sample.
+    """The newest weights, which are sent with each request for a sample.
 
     RLlib has a server for them, a process more, which each runner asks before it samples: a quarter
     of a small network's processor time (docs/performance.md).
@@ -163,12 +170,12 @@ class IMPALA(TrainedModule, RLlibIMPALA):
             self.env_runner.set_weights_and_version(weights[DEFAULT_MODULE_ID], version)
 
     def restore_from_path(self, *arguments: Any, **named: Any) -> None:
-        """Goes on from a checkpoint, also from an older one."""
+        """Resumes from a checkpoint, which may be older than the present state."""
         super().restore_from_path(*arguments, **named)
         # Requests that were under way have been answered before, with other weights.
         self.env_runner_group.fetch_ready_async_reqs(timeout_seconds=1.0)
-        (found,) = self.learner_group.foreach_learner(_weights)
-        self.outbox.put(*found.get())
+        (result,) = self.learner_group.foreach_learner(_weights)
+        self.outbox.put(*result.get())
 
     def restore_env_runners(self, env_runner_group: Any) -> list[int]:
         # RLlib's own would give them the server's handle.
@@ -178,8 +185,8 @@ class IMPALA(TrainedModule, RLlibIMPALA):
     def _sample_and_get_connector_states(self) -> tuple[list[Any], list[Any], list[Any], set[int]]:
         """As RLlib's, but waits for the first rollout and not for the last."""
         if not self.config.num_env_runners:
-            rollouts, _, told = self.env_runner.sample_get_state_and_metrics()
-            return [rollouts], [], [told], set()
+            rollouts, _, metrics = self.env_runner.sample_get_state_and_metrics()
+            return [rollouts], [], [metrics], set()
         self.patience.check()
         group = self.env_runner_group
         wait_for_any(group, SAMPLE, self.config.timeout_s_sampler_manager)

@@ -1,16 +1,28 @@
-"""The loss that IMPALA and A3C share, on time-major tensors of R steps and N environments."""
+"""The loss that IMPALA and A3C share, on time-major tensors of R steps and N environments.
+
+Its weights may follow schedules over the training's environment steps.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
+
+Schedule = float | Sequence[Sequence[float]]
+"""A number, or points [environment steps, value] with straight lines between them."""
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What the loss weighs.
+    """Weights of the loss.
 
     Attributes:
         gamma: discount of a step.
@@ -27,6 +39,22 @@ class LossConfig:
     clip: float = 1.0
 
 
+class Taken(NamedTuple):
+    """The steps of a rollout, as tensors on the learner's device.
+
+    Attributes:
+        actions: (R, N) int64.
+        log_probs: (R, N), of the actions, when they were drawn.
+        rewards: (R, N).
+        done: (R, N), 1 where the episode ended with that step.
+    """
+
+    actions: Tensor
+    log_probs: Tensor
+    rewards: Tensor
+    done: Tensor
+
+
 @torch.no_grad()
 def vtrace(
     values: Tensor, rewards: Tensor, done: Tensor, log_ratio: Tensor | None, config: LossConfig
@@ -40,8 +68,8 @@ def vtrace(
         values: (R + 1, N), the last for the observation after the rollout.
         rewards: (R, N).
         done: (R, N), 1 where the episode ended with that step.
-        log_ratio: (R, N), log of the policy's probability over the behaviour's; none where the
-            rollout was made by the policy itself.
+        log_ratio: (R, N), log of the policy's probability over the behaviour's; None if the policy
+            itself acted.
         config: gamma, lambda and the clip are read.
 
     Returns:
@@ -87,7 +115,8 @@ def actor_critic(  # noqa: PLR0917 (the tensors of one rollout)
         actions: (R, N) int64.
         rewards: (R, N).
         done: (R, N).
-        behaviour: (R, N), log-probability the actions were drawn with; none for the policy's own.
+        behaviour: (R, N), log-probabilities with which the actions were drawn; None if the policy
+            itself acted.
         config: the weights.
 
     Returns:
@@ -103,3 +132,21 @@ def actor_critic(  # noqa: PLR0917 (the tensors of one rollout)
     loss = policy + config.value * value - config.entropy * entropy
     parts = {"policy_loss": policy, "value_loss": value, "entropy": entropy, "total_loss": loss}
     return loss, {name: part.detach() for name, part in parts.items()}
+
+
+def scheduled(value: Schedule, steps: int) -> float:
+    """Returns a schedule's value after ``steps`` env steps; the last one holds on."""
+    if isinstance(value, int | float):
+        return float(value)
+    at, values = zip(*value, strict=True)
+    return float(np.interp(steps, at, values))
+
+
+def check_schedule(name: str, value: Any) -> None:
+    """Raises ValueError, naming the field, unless ``value`` is a schedule of numbers from 0 on."""
+    Scheduler.validate(fixed_value_or_schedule=value, setting_name=name, description=name)
+    points = [(0, value)] if isinstance(value, int | float) else value
+    if any(not (number >= 0 and math.isfinite(number)) for _, number in points):
+        raise ValueError(f"{name}={value!r}: numbers of 0 or more are needed")
+    if any(after < before for (before, _), (after, _) in itertools.pairwise(points)):
+        raise ValueError(f"{name}={value!r}: steps may not fall")

@@ -1,4 +1,4 @@
-"""A few steps of many environments, and what makes them. No Ray: the runner carries it there."""
+"""Rollouts: a few steps of many environments, and the collector that samples them; without Ray."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Rollout:
     """R steps of N environments, time first, and the observation after the last of them.
 
     Attributes:
-        frames: (R + 1, N) int32, number of the picture seen.
-        told: (R + 1, N) float32, the instruction as shown.
+        frames: (R + 1, N) int32, number of the observed picture.
+        instruction: (R + 1, N) float32, T as shown to the agent.
         keep: (R + 1, N) bool, false where an episode starts with that observation.
         actions: (R, N) int8.
         log_probs: (R, N) float32, of the actions, when they were drawn.
         rewards: (R, N) float32.
         state: (N, S) float32, the memory before the first step.
-        version: of the weights that acted: how many updates had made them.
+        version: number of updates that had made the acting weights.
     """
 
     frames: NDArray[np.int32]
-    told: NDArray[np.float32]
+    instruction: NDArray[np.float32]
     keep: NDArray[np.bool_]
     actions: NDArray[np.int8]
     log_probs: NDArray[np.float32]
@@ -54,10 +54,10 @@ class Rollout:
 
     @classmethod
     def joined(cls, parts: Sequence[Rollout]) -> Rollout:
-        """Returns rollouts of the same length side by side; the oldest weights count."""
+        """Joins rollouts of equal length along N; the version is that of the oldest weights."""
         if len(parts) == 1:
             return parts[0]
-        timed = ("frames", "told", "keep", "actions", "log_probs", "rewards")
+        timed = ("frames", "instruction", "keep", "actions", "log_probs", "rewards")
         beside = {name: np.concatenate([getattr(p, name) for p in parts], 1) for name in timed}
         state = np.concatenate([part.state for part in parts])
         return cls(**beside, state=state, version=min(part.version for part in parts))
@@ -65,13 +65,13 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Ended:
-    """The episodes that ended in a rollout, E of them.
+    """The E episodes that ended in a rollout.
 
     Attributes:
-        returns: (E,), as the world pays them.
-        lengths: (E,).
-        exact: (up to E,), whether the agent came at T, of the episodes where it could.
-        never: (E,), whether the agent never came.
+        returns: (E,), with the world's rewards, unscaled.
+        lengths: (E,), in steps.
+        exact: (up to E,), whether the agent arrived at T, for the episodes in which it could.
+        never: (E,), whether the agent did not arrive.
     """
 
     returns: NDArray[np.float64]
@@ -81,13 +81,13 @@ class Ended:
 
 
 class Collector:
-    """Acts in N environments and remembers where it was: the next rollout goes on from there.
+    """Acts in N environments; each rollout continues where the one before it ended.
 
     Args:
-        env: with frames for observations, which resets an ended episode in the same step.
+        env: an environment whose observations are frames, in the mode ``SameStep``.
         length: R.
-        seed: of everything random here; none for one that no other run has.
-        index: which of a run's collectors: each has its own random numbers.
+        seed: seed of all random numbers; None draws a fresh one.
+        index: number of the collector within its run: each draws other random numbers.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class Collector:
         """Takes R steps in each environment.
 
         Args:
-            network: draws the actions; on the CPU.
-            version: of its weights.
+            network: the policy, on the CPU.
+            version: number of updates that made its weights.
         """
         env, length, count = self.env, self.length, self.env.num_envs
         memory = network.initial_state(count) if self.memory is None else self.memory
         before = memory.numpy()
         frames = np.empty((length + 1, count), np.int32)
-        told = np.empty((length + 1, count), np.float32)
+        instruction = np.empty((length + 1, count), np.float32)
         keep = np.empty((length + 1, count), np.bool_)
         rewards = np.empty((length, count), np.float32)
         actions = torch.empty(length, count, dtype=torch.int64)
@@ -125,14 +125,16 @@ class Collector:
         noise = torch.empty(length, count, network.policy.out_features)
         noise.exponential_(generator=self.generator).log_()
         for t in range(length):
-            frames[t], told[t], keep[t] = (
+            frames[t], instruction[t], keep[t] = (
                 self.seen["frame"],
                 self.seen["instruction"][:, 0],
                 self.keep,
             )
             kept = torch.from_numpy(keep[t]).float()[None]
             vision = table[torch.from_numpy(frames[t])][None]
-            logits, _, memory = network(vision, torch.from_numpy(told[t])[None], kept, memory)
+            logits, _, memory = network(
+                vision, torch.from_numpy(instruction[t])[None], kept, memory
+            )
             log_policy = logits[0].log_softmax(-1)
             torch.argmax(log_policy - noise[t], -1, out=actions[t])
             log_probs[t] = log_policy.gather(-1, actions[t, :, None])[:, 0]
@@ -142,14 +144,16 @@ class Collector:
             # An arrival ends the episode.
             ends[3, t] = infos["final_info"]["arrived"] if "final_info" in infos else False
             self.keep = ~ended
-        frames[-1], told[-1], keep[-1] = (
+        frames[-1], instruction[-1], keep[-1] = (
             self.seen["frame"],
             self.seen["instruction"][:, 0],
             self.keep,
         )
         self.memory = memory
         small = actions.numpy().astype(np.int8)
-        rollout = Rollout(frames, told, keep, small, log_probs.numpy(), rewards, before, version)
+        rollout = Rollout(
+            frames, instruction, keep, small, log_probs.numpy(), rewards, before, version
+        )
         return rollout, _ended(rollout, *ends)
 
     def state_dict(self) -> dict[str, Any]:
@@ -169,7 +173,7 @@ class Collector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on exactly from a saved state."""
+        """Resumes exactly from a saved state."""
         types = {name: values.dtype for name, values in self.env.state_dict().items()}
         env = {name: value.numpy().view(types[name]) for name, value in state["env"].items()}
         self.env.load_state_dict(env)

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, DIVERGED, OF_TRIAL
 from nalu_ray.rl.agent.choice import ENDING
 from nalu_ray.rl.agent.stored import Agent
-from nalu_ray.rl.algorithms import build
+from nalu_ray.rl.configure import build
 from nalu_ray.rl.evaluation import METRICS, episodes, on_trained, per_instruction, reach, shares
 from nalu_ray.rl.rllib import checkpoint as states
 from nalu_ray.rl.rllib.learner import DivergedError
@@ -37,12 +37,12 @@ class GridworldRun:
         self.training = self._next()
 
     def advance(self) -> Progress:
-        """Trains for a moment, or up to the next evaluation where that comes first."""
+        """Trains for about a second, or up to the next evaluation if that comes first."""
         training, steps = self.training, self.setting.steps
         try:
             training.advance()
             ended = training.finish() if training.done else None
-        except DivergedError as error:  # of this seed alone: what it did stays, the others go on
+        except DivergedError as error:  # ends this seed; its rows stay, and the others go on
             ended = training.give_up(str(error))
         if ended is not None:
             self.finished.append(ended)
@@ -63,7 +63,7 @@ class GridworldRun:
         return {f"{seed['seed']}{ENDING}": seed["agent"] for seed in kept}
 
     def close(self) -> None:
-        """Ends the processes of the seed that was under way."""
+        """Stops the processes of the seed in training."""
         self.training.stop()
 
     def state_dict(self) -> dict[str, Any]:
@@ -85,10 +85,10 @@ class GridworldRun:
 
 
 class Training:
-    """One seed: RLlib's algorithm, the scores on the way, the best agent so far.
+    """The training of one seed: RLlib's algorithm, its evaluations, and the best agent so far.
 
-    The agent is chosen by its score over the range of T that it is trained in, greedy, on episodes
-    of their own; the test, which covers other T, is played once, by the chosen one.
+    The agent is selected by its greedy score on validation episodes over the trained range of T.
+    The test, which covers other T too, is played once, by the selected agent.
     """
 
     def __init__(self, setting: GridworldSetting, seed: int, device: torch.device) -> None:
@@ -103,7 +103,7 @@ class Training:
 
     @property
     def logged_step(self) -> int:
-        """Where the last score was due; the algorithm may be a few updates further."""
+        """Step at which the last evaluation was due; the algorithm may be a few updates further."""
         return self.scored * self.setting.steps // self.setting.evaluations
 
     @property
@@ -112,38 +112,39 @@ class Training:
         return self.step >= self.setting.steps
 
     def advance(self) -> None:
-        """One of the algorithm's iterations, and a score where one is due."""
+        """Runs one iteration of the algorithm, and an evaluation if one is due."""
         before, began = self.step, time.monotonic()
-        told = figures(self.algorithm.train())
-        self.step = int(told["steps"])
-        told["steps_per_second"] = (self.step - before) / (time.monotonic() - began)
-        self.shown = {label: told[name] for name, label in SHOWN.items() if name in told}
-        if told.get("dropped"):
-            self.shown["dropped"] = told["dropped"]
+        metrics = figures(self.algorithm.train())
+        self.step = int(metrics["steps"])
+        metrics["steps_per_second"] = (self.step - before) / (time.monotonic() - began)
+        self.shown = {label: metrics[name] for name, label in SHOWN.items() if name in metrics}
+        if metrics.get("dropped"):
+            self.shown["dropped"] = metrics["dropped"]
         due = min(
             self.step * self.setting.evaluations // self.setting.steps, self.setting.evaluations
         )
         if due > self.scored:
             self.scored = due
-            self._score(told)
+            self._score(metrics)
 
     def finish(self) -> dict[str, Any]:
         """Plays the test, stops the algorithm, and returns ``seed``, ``rows`` and ``agent``."""
         self.stop()
         self._test()
         self._row("train", COMPLETED, 1.0)
+        self.rows[-1] |= {"outcome": COMPLETED}
         return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
 
     def give_up(self, why: str) -> dict[str, Any]:
-        """Stops, and returns what there is of a seed that diverged."""
+        """Stops the algorithm and returns the result of a seed that diverged."""
         self.stop()
         reason = f"diverged at step {self.step}: {why}"
         self._row("train", COMPLETED, 0.0)
-        self.rows[-1] |= {"reason": reason, "step": self.step}
+        self.rows[-1] |= {"outcome": DIVERGED, "reason": reason, "step": self.step}
         return {"seed": self.seed, "rows": self.rows, "agent": self.agent}
 
     def stop(self) -> None:
-        """Ends the processes that play; again does nothing."""
+        """Stops the sampling processes; a second call does nothing."""
         algorithm, self.algorithm = self.algorithm, None
         if algorithm is not None:
             algorithm.stop()
@@ -164,7 +165,7 @@ class Training:
         self.rows, self.agent = list(state["rows"]), state["agent"]
         self.best = (state["best"][0], state["best"][1])
 
-    def _score(self, told: dict[str, float]) -> None:
+    def _score(self, metrics: dict[str, float]) -> None:
         network = states.network_of(self.algorithm)
         seed = entropy(TASK, self.seed, "validation") % 2**31
         played = on_trained(network, self.world, self.setting.validation_episodes, seed=seed)
@@ -172,8 +173,8 @@ class Training:
         for metric, value in score.items():
             self._row("validation", metric, value)
         for metric in ("return", "exact", "dropped"):
-            if metric in told:
-                self._row("train", metric, told[metric])
+            if metric in metrics:
+                self._row("train", metric, metrics[metric])
         if (score["exact"], score["reward"]) >= self.best:
             self.best = (score["exact"], score["reward"])
             self.agent = Agent(network, self.world, self._about(score)).to_bytes()
@@ -194,7 +195,7 @@ class Training:
         }
 
     def _test(self) -> None:
-        """Plays the test and turns it into rows."""
+        """Plays the test and adds its rows."""
         setting, network = self.setting, Agent.from_bytes(self.agent).network
         seed = entropy(TASK, self.seed, "test") % 2**31
         low, high = setting.test_instructions
@@ -239,6 +240,7 @@ class Training:
                 "metric": metric,
                 "x": x,
                 "value": float(value),
+                "outcome": None,
                 "reason": None,
             }
         )

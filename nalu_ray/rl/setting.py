@@ -43,59 +43,83 @@ UNUSED = {
 
 
 class GridworldSetting(NetworkConfig, Setting):
-    """What is trained, how, and how it is tested; where the paper says nothing, our choice."""
+    """Algorithm, network, world, training and test of an agent."""
 
-    algorithm: AlgorithmName = Field("a3c", description="impala or a3c (section 4.5 has A3C)")
+    algorithm: AlgorithmName = Field(
+        "a3c", description="training algorithm, impala or a3c (section 4.5 uses A3C)"
+    )
     # the world
     size: int = Field(5, ge=2, description="cells along a side of the grid (section 4.5)")
-    instructions: Times = Field((5, 12), description="range of T in training (section 4.5)")
-    time_limit: int = Field(20, ge=1, description="L, when a training episode ends at the latest")
+    instructions: Times = Field(
+        (5, 12), description="range of T in training, as low:high (section 4.5)"
+    )
+    time_limit: int = Field(
+        20, ge=1, description="L, the time at which a training episode ends at the latest"
+    )
     reward: Literal["symmetric", "early", "exact"] = Field(
-        "symmetric", description="what an arrival off T brings: docs/gridworld.md"
+        "symmetric", description="reward of arrivals at other times than T, see docs/gridworld.md"
     )
     m: float = Field(1.0, gt=0, description="reward of an arrival at T")
-    c: float = Field(0.1, ge=0, description="what each unit of time off T costs")
+    c: float = Field(0.1, ge=0, description="cost of each unit of time between arrival and T")
     show: Literal["always", "first"] = Field(
-        "first", description="T is seen at every step, or at the start of the episode (section 4.5)"
+        "first",
+        description="whether the agent sees T at every step or only at the start of the "
+        "episode (section 4.5)",
     )
     # training
-    steps: int = Field(4_000_000, ge=1, description="environment steps of a seed")
-    runners: int = Field(1, ge=0, description="processes that play; 0: the trial's own")
-    envs: int = Field(64, ge=1, description="environments a runner plays at once")
-    fragment: int = Field(20, ge=1, description="steps of a rollout")
-    lr: float = Field(1e-3, gt=0, description="highest learning rate; falls evenly to the end")
+    steps: int = Field(4_000_000, ge=1, description="environment steps per seed")
+    runners: int = Field(
+        1, ge=0, description="number of sampling processes; 0 = sample in the trial's own process"
+    )
+    envs: int = Field(64, ge=1, description="environments per sampling process")
+    fragment: int = Field(20, ge=1, description="steps per rollout")
+    lr: float = Field(
+        1e-3, gt=0, description="peak learning rate, which falls linearly over the steps"
+    )
     warmup: int = Field(
         100_000,
         ge=0,
-        description="environment steps over which the learning rate rises; RMSProp's first updates "
-        "are ten times too large, and several runners make them at once",
+        description="initial environment steps over which the learning rate rises to lr, as "
+        "RMSProp's first updates are ten times too large",
     )
-    lr_end: float = Field(0.05, ge=0, le=1, description="last learning rate, as a share of lr")
+    lr_end: float = Field(0.05, ge=0, le=1, description="final learning rate, as a fraction of lr")
     nac_lr_factor: float = Field(
-        10.0, gt=0, description="learning rate of a NAC's parameters, as a multiple of lr"
+        10.0, gt=0, description="learning rate of the NAC's parameters, as a multiple of lr"
     )
-    gamma: float = Field(0.99, gt=0, le=1, description="discount of a step")
-    lam: float = Field(0.95, ge=0, le=1, description="lambda of the returns; 1: n-step returns")
+    gamma: float = Field(0.99, gt=0, le=1, description="discount per step")
+    lam: float = Field(0.95, ge=0, le=1, description="lambda of the returns; 1 = n-step returns")
     value_weight: float = Field(
-        0.1, ge=0, description="weight of the value's loss; with 0.5 it crowds out the policy"
+        0.1, ge=0, description="weight of the value loss; 0.5 lets it dominate the policy"
     )
-    entropy: float = Field(0.03, ge=0, description="weight of the policy's entropy at the start")
-    entropy_end: float = Field(0.001, ge=0, description="weight of the entropy at the end")
-    clip: float = Field(0.5, gt=0, description="largest norm of a gradient")
-    reward_scale: float = Field(5.0, gt=0, description="what rewards are multiplied by in the loss")
+    entropy: float = Field(
+        0.03, ge=0, description="weight of the policy's entropy at the start of training"
+    )
+    entropy_end: float = Field(
+        0.001, ge=0, description="weight of the policy's entropy at the end of training"
+    )
+    clip: float = Field(0.5, gt=0, description="largest gradient norm")
+    reward_scale: float = Field(5.0, gt=0, description="factor by which the loss scales rewards")
     sparsity: float = Field(
-        0.0, ge=0, description="weight that draws a NAC's weights to -1, 0 and 1, late in training"
+        0.0,
+        ge=0,
+        description="weight of the penalty that draws the NAC's weights to -1, 0 and 1 late "
+        "in training",
     )
     # evaluation
-    evaluations: int = Field(20, ge=1, description="times the agent is scored in training")
-    validation_episodes: int = Field(
-        100, ge=1, description="episodes for each trained T that choose the checkpoint"
+    evaluations: int = Field(
+        20, ge=1, description="number of evaluations, evenly spaced over training"
     )
-    test_instructions: Times = Field((5, 25), description="range of T in the test (Figure 5)")
-    test_episodes: int = Field(400, ge=1, description="episodes for each T in the test")
-    test_time_limit: int = Field(50, ge=1, description="L of the test's episodes")
+    validation_episodes: int = Field(
+        100, ge=1, description="episodes per trained T that select the checkpoint"
+    )
+    test_instructions: Times = Field(
+        (5, 25), description="range of T in the test, as low:high (Figure 5)"
+    )
+    test_episodes: int = Field(400, ge=1, description="episodes per T in the test")
+    test_time_limit: int = Field(50, ge=1, description="L of the test episodes")
     far_instructions: TimeList = Field(
-        (30, 40, 50, 60, 70, 80, 90, 100), description="some T far beyond, up to twice the time"
+        (30, 40, 50, 60, 70, 80, 90, 100),
+        description="values of T far beyond training; these episodes last up to twice the largest",
     )
 
     def unread(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What RLlib's configurations offer and IMPALA and A3C do not do: refused by name, not ignored."""
+"""Settings of RLlib that IMPALA and A3C would ignore; they are refused by name instead."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SUPPORTED = """
     _learner_class _model_config _is_frozen _is_atari _validate_config _use_msgpack_checkpoints
     _dont_auto_sync_env_runner_states _prior_exploration_config
 """
-# Read by RLlib's IMPALA; A3C asks a runner again when it has answered, and learns a rollout a time.
+# Read by RLlib's IMPALA. A3C requests one rollout at a time from each runner.
 _OF_IMPALA = """
     _train_batch_size_per_learner max_requests_in_flight_per_env_runner
     max_requests_in_flight_per_learner timeout_s_sampler_manager
@@ -71,12 +71,12 @@ WHY = {
     "learner_connector": _CONNECTORS,
     "module_to_env_connector": _CONNECTORS,
     "observation_filter": _CONNECTORS,
-    "rl_module_spec": "rl_module(model_config=...) says what the network is made of",
+    "rl_module_spec": "rl_module(model_config=...) configures the network",
 }
 
 
 def refused(config: AlgorithmConfig) -> Iterator[str]:
-    """Yields a line for each of RLlib's settings that a configuration changes to no effect."""
+    """Yields a line for each setting of RLlib that a configuration changes without effect."""
     if config.in_evaluation:  # made by RLlib of one that was checked
         return
     base: type[AlgorithmConfig] = next(

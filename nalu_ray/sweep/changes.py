@@ -26,8 +26,7 @@ def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, 
         axes = tuple(getattr(point.setting, axis) for axis in task.axes)
         if axes not in known:
             known[axes] = _expected(task, shipped, axes)
-        values = point.setting.model_dump(mode="json")
-        found[point.setting.id] = _nearest(values, known[axes])
+        found[point.setting.id] = _nearest(point.values, known[axes])
     return found
 
 
@@ -60,7 +59,7 @@ def _expected(task: Task[Any], preset: Preset, axes: Sequence[Any]) -> list[dict
             points = expand(preset, task.setting_type, words)
         except ConfigError:
             continue
-        return [point.setting.model_dump(mode="json") for point in points]
+        return [point.values for point in points]
     return []
 
 

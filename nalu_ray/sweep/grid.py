@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nalu_ray.errors import short, shown
-from nalu_ray.values import Reader, reason
+from nalu_ray.values import ValueReader, reason
 
 if TYPE_CHECKING:
     from nalu_ray.sweep.presets import Preset
     from nalu_ray.task import Setting
 
 
-class Readers:
+class FieldReaders:
     """What types the values of each field of a setting, and the fields' defaults."""
 
     def __init__(self, setting_type: type[Setting]) -> None:
@@ -23,12 +23,12 @@ class Readers:
         self.defaults = {
             name: info.get_default(call_default_factory=False) for name, info in self.fields.items()
         }
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, ValueReader] = {}
 
-    def __getitem__(self, name: str) -> Reader:
+    def __getitem__(self, name: str) -> ValueReader:
         if name not in self._readers:
             info = self.fields[name]
-            self._readers[name] = Reader(Annotated[info.annotation, info])
+            self._readers[name] = ValueReader(Annotated[info.annotation, info])
         return self._readers[name]
 
     def axes(self, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -44,7 +44,7 @@ class Readers:
 
 
 def typed(
-    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: Readers
+    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> tuple[Preset, list[str]]:
     """Returns a preset with typed values and ``changes`` as its own, and what is wrong in it."""
     overrides, mistakes = [], list(_hidden_mistakes(preset, changes, readers))
@@ -71,7 +71,7 @@ def typed(
 
 
 def _hidden_mistakes(
-    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: Readers
+    preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> Iterator[str]:
     """Yields what is wrong with values that others take the place of, so that no point has them."""
     taken = {*preset.axes, *changes}
@@ -86,7 +86,7 @@ def _hidden_mistakes(
 
 
 def _typed_when(
-    when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: Readers
+    when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> tuple[dict[str, list[Any]], list[str]]:
     """Types the values of ``when``; a mistake for each that no point can have."""
     typed: dict[str, list[Any]] = {}

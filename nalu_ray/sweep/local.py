@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep.node import NodeError, check_node
+from nalu_ray.sweep.machine import NodeError, check_node
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.scratch import MARK, TUNE, scratch
+from nalu_ray.sweep.stdio import lasting
 from nalu_ray.sweep.stopping import StoppedError
-from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import Trial
 
 
@@ -25,11 +25,11 @@ def run_local(plan: Plan, board: Board, store: Store, fail_fast: bool = False) -
         StoppedError: the rows cannot be written.
     """
     try:
-        with forgiving(), scratch(store) as name:
+        with lasting(), scratch(store) as name:
             mark = {"mark": f"{TUNE}/{name}/{MARK}"}
             for number, planned in enumerate(plan.trials):
                 spec = planned.model_copy(update=mark)
-                check_node(spec)
+                check_node(spec.out, spec.mark, spec.code)
                 board.started(str(number), spec)
                 for report in Trial(spec):
                     board.report(str(number), spec, report)

@@ -1,14 +1,35 @@
-"""What there is to run on: the nodes of a cluster, or this machine with its container's limits."""
+"""What there is to run on, what fits on it, and whether a machine may run trials at all."""
 
 from __future__ import annotations
 
+import math
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pyarrow.fs import FileType
+
+from nalu_ray.errors import ConfigError
+from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.provenance import code_digest
+from nalu_ray.task import Setting, Task
 
 GIB = 1024**3
 # of what is free; the rest is for Ray's own processes and the system
 FOR_TRIALS = 0.8
+# a process with torch, measured: 665 MB
+WORKER_BYTES = 700 * 1024**2
+# a small network's step on a GPU is the time of starting it, however many seeds take it at once
+GPU_GROWTH = 10
+# of a GPU's memory; the rest is for what blocks take at times only
+FOR_BLOCKS = 0.9
+SHARED = (
+    "rows are written where trials run, so --out must be a shared folder or a URI such as "
+    "s3://bucket/results"
+)
 
 
 @dataclass(frozen=True)
@@ -80,3 +101,134 @@ def _gpus() -> int:
     import torch  # noqa: PLC0415 (slow to load, and most plans need no GPU)
 
     return torch.cuda.device_count()
+
+
+# -- whether a machine may run trials ------------------------------------------------------------
+
+
+class NodeError(RuntimeError):
+    """A machine that trials must not run on."""
+
+
+def check_node(out: str, mark: str, code: str) -> None:
+    """Makes sure that this machine may run a trial, however late it joined the cluster.
+
+    Args:
+        out: folder or URI of the rows.
+        mark: path below it of a file that must be there; empty for none.
+        code: digest of the source that this machine must have; empty for any.
+
+    Raises:
+        NodeError: it may not; the message names the machine.
+    """
+    here = platform.node()
+    if code not in ("", code_digest()):
+        raise NodeError(
+            f"node {here} has other code (digest {code_digest()}) than this command "
+            f"({code}): copy the same code to every node"
+        )
+    store = Store(out)
+    file = f"{store.root}/{mark}"
+    if mark and store.filesystem.get_file_info(file).type == FileType.NotFound:
+        raise NodeError(f"node {here} does not see {store.out} ({file} is not there): {SHARED}")
+
+
+# -- what fits -----------------------------------------------------------------------------------
+
+
+def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
+    """Returns how many trials of so many bytes run at a time.
+
+    Raises:
+        ConfigError: not even one, with the arithmetic.
+    """
+    most = resources.max_concurrent or math.inf
+    if not capacity.known:
+        return int(min(most, 1))
+    found = sum(_slots_of(node, resources, memory) for node in capacity.nodes)
+    if found == 0:
+        raise ConfigError([_too_much(capacity, resources, memory)])
+    return int(min(found, most))
+
+
+def widest(resources: Resources) -> int:
+    """Returns the most seeds that a trial takes.
+
+    On a GPU ``seeds_per_gpu``, or ``GPU_GROWTH`` times ``seeds_per_trial``; on a share of it that
+    share, but no fewer than on a CPU. Where seeds are not stacked (``seeds_per_trial: 1``) only
+    ``seeds_per_gpu`` makes them so.
+    """
+    on_cpu, share = resources.seeds_per_trial, min(1.0, resources.gpus)
+    if share and resources.seeds_per_gpu:
+        return max(1, int(resources.seeds_per_gpu * share + 1e-9))
+    if share and on_cpu > 1:
+        return max(on_cpu, int(GPU_GROWTH * on_cpu * share + 1e-9))
+    return on_cpu
+
+
+def crowded(resources: Resources, capacity: Capacity) -> Resources:
+    """Returns ``auto`` as the smallest share that the CPUs beside a GPU can make use of."""
+    cpus = [node.cpus / node.gpus for node in capacity.nodes if node.gpus >= 1]
+    most = max(1, int(min(cpus, default=0) / resources.cpus_per_trial + 1e-9))
+    return resources.model_copy(update={"gpus_per_trial": 1 / most})
+
+
+def shared(resources: Resources, taken: int, total: int) -> Resources:
+    """Returns a share that so many bytes fit in, of a GPU of so many; no smaller than it was.
+
+    Blocks stay as large as they were measured.
+    """
+    fitting = int(FOR_BLOCKS * total / taken)
+    most = max(1, min(round(1 / resources.gpus), fitting))
+    seeds = widest(resources) * most
+    return resources.model_copy(update={"gpus_per_trial": 1 / most, "seeds_per_gpu": seeds})
+
+
+def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
+    """Returns the bytes that a trial may take where every node is full of trials."""
+    shares = []
+    for node in capacity.nodes:
+        found = _slots_of(node, resources, 0)
+        if found:
+            shares.append(node.memory / min(found, resources.max_concurrent or found))
+    return min(shares, default=math.inf)
+
+
+def fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
+    """Returns a block's width, halved until its trial takes no more than its share of memory."""
+    while width > 1 and need(task, point, width) > share:
+        width = math.ceil(width / 2)
+    return width
+
+
+def need(task: Task[Any], point: Point, seeds: int) -> int:
+    """Returns the bytes of a trial with so many seeds."""
+    return WORKER_BYTES + size(task, point.setting, seeds)
+
+
+def size(task: Task[Any], setting: Setting, seeds: int) -> int:
+    """Returns the bytes that so many seeds of a setting hold at their peak."""
+    return task.memory(setting, seeds) + task.trained(setting, seeds)
+
+
+def _slots_of(node: Node, resources: Resources, memory: int) -> int:
+    found = node.cpus / resources.cpus_per_trial
+    if resources.gpus:
+        found = min(found, node.gpus / resources.gpus)
+    if memory:
+        found = min(found, node.memory / memory)
+    return int(found + 1e-9)
+
+
+def _too_much(capacity: Capacity, resources: Resources, memory: int) -> str:
+    asked = [
+        (resources.cpus_per_trial, "CPUs", [node.cpus for node in capacity.nodes]),
+        (resources.gpus, "GPUs", [node.gpus for node in capacity.nodes]),
+        (memory / GIB, "GiB", [node.memory / GIB for node in capacity.nodes]),
+    ]
+    parts = [
+        f"{amount:.3g} {unit} (the largest node has {max(offered, default=0):.3g})"
+        for amount, unit, offered in asked
+        if amount
+    ]
+    return f"a trial asks for {', '.join(parts)}: it fits nowhere on {capacity.describe()}"

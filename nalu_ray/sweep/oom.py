@@ -1,11 +1,11 @@
-"""Running out of memory: a failure's reason that says so, and what the plan reads from it again."""
+"""Running out of memory: which errors mean it, and the reason that is stored for it."""
 
 from __future__ import annotations
 
 import re
 
-from nalu_ray.sweep.machine import GIB
-from nalu_ray.sweep.placement import WORKER_BYTES
+from nalu_ray.results.store.rows import FAILED, OUT_OF_MEMORY
+from nalu_ray.sweep.machine import GIB, WORKER_BYTES
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 # torch raises a plain RuntimeError where the CPU's memory is exhausted, Ray an error of its own
@@ -13,7 +13,6 @@ _KINDS = ("MemoryError", "OutOfMemoryError")
 _TEXTS = ("can't allocate memory", "not enough memory")
 _NODE = re.compile(r", ID: [0-9a-f]+")  # its address stands beside it
 _STOPPED, _TAKEN = "Selected to kill: ", re.compile(r"actual memory used=([\d.]+)GB")
-_BLOCK = re.compile(r"oom: (\d+) seeds?\b")
 
 
 def is_oom(error: BaseException | None) -> bool:
@@ -21,6 +20,11 @@ def is_oom(error: BaseException | None) -> bool:
     if any(kind.__name__ in _KINDS for kind in type(error).__mro__):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
+
+
+def outcome(error: BaseException | None) -> str:
+    """Returns the outcome of seeds that an error ended: ``out_of_memory`` or ``failed``."""
+    return OUT_OF_MEMORY if is_oom(error) else FAILED
 
 
 def taken(text: str, label: str) -> int | None:
@@ -53,12 +57,6 @@ def reason(spec: TrialSpec, error: BaseException | None) -> str | None:
     bytes_taken = taken(str(error), spec.label)
     had = "" if bytes_taken is None else f"took {bytes_taken / GIB:.2f} GiB, "
     return f"oom: {count} did not fit, {had}reserved: {_reserved(spec)}; {advice}; {detail}"
-
-
-def block(text: str | None) -> int | None:
-    """Returns how many seeds the trial of a :func:`reason` had; none for any other text."""
-    found = _BLOCK.match(text or "")
-    return int(found[1]) if found else None
 
 
 def retry_width(seeds: int) -> int:

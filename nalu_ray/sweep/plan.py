@@ -3,7 +3,7 @@
 How a setting's missing seeds become trials, always the same way for the same plan and machine:
 
 1. A trial takes at most ``seeds_per_trial`` seeds; on a GPU more, see
-   :func:`nalu_ray.sweep.placement.widest`.
+   :func:`nalu_ray.sweep.machine.widest`.
 2. With fewer settings than slots (trials that run at a time), each setting's seeds are dealt over
    ``slots // settings`` trials, so that all slots work.
 3. A trial whose memory would not fit its slot is halved until it does; so is, once more, the block
@@ -24,12 +24,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep import oom
-from nalu_ray.sweep.machine import Capacity
-from nalu_ray.sweep.placement import fitting, memory_of_a_slot, need, slots, widest
-from nalu_ray.sweep.presets import Point
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.machine import Capacity, fitting, memory_of_a_slot, need, slots, widest
+from nalu_ray.sweep.presets import Point, Resources
 from nalu_ray.sweep.trial import TrialSpec
 from nalu_ray.task import Task
 
@@ -228,9 +227,8 @@ def _after_oom(point: Point, stored: Stored) -> Iterator[int]:
     sid = point.setting.id
     for seed in point.seeds:
         outcome = stored.get((sid, seed))
-        width = oom.block(outcome.reason) if outcome and not outcome.ok else None
-        if width is not None:
-            yield oom.retry_width(width)
+        if outcome and outcome.status == OUT_OF_MEMORY:
+            yield oom.retry_width(outcome.block)
 
 
 def _count(points: Sequence[Point], stored: Stored, *, ok: bool) -> int:
@@ -243,8 +241,7 @@ def _labels(task: Task[Any], points: Sequence[Point]) -> dict[str, str]:
     """Names each setting by the task's label and by what else tells it from its namesakes."""
     namesakes: dict[str, dict[str, dict[str, Any]]] = {}
     for point in points:
-        values = point.setting.model_dump(mode="json")
-        namesakes.setdefault(task.label(point.setting), {})[point.setting.id] = values
+        namesakes.setdefault(task.label(point.setting), {})[point.setting.id] = point.values
     labels = {}
     for label, found in namesakes.items():
         first, *others = found.values()
@@ -257,7 +254,7 @@ def _labels(task: Task[Any], points: Sequence[Point]) -> dict[str, str]:
 def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job: Job) -> TrialSpec:
     return TrialSpec(
         task=task.name,
-        setting=point.setting.model_dump(mode="json"),
+        setting=point.setting,
         setting_id=point.setting.id,
         seeds=seeds,
         label=f"{name} {describe_seeds(seeds)}",

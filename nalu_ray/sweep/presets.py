@@ -17,25 +17,61 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from nalu_ray import strict_yaml
 from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
 from nalu_ray.strict_yaml import YAMLError
-from nalu_ray.sweep.grid import Candidate, Readers, Use, candidates, typed
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.grid import Candidate, FieldReaders, Use, candidates, typed
 from nalu_ray.task import Setting, Task
-from nalu_ray.values import LARGEST, Plain
+from nalu_ray.values import LARGEST, StrictModel, check_plain
 
 PRESETS = ("smoke", "laptop", "paper")
 MOST_SEEDS = 1_000_000
 MOST_SETTINGS = 10_000
 MOST_RUNS = 1_000_000
 
+_ROUNDING = 0.05  # of n in 1/n, so that 0.33 is a third
 _WHOLE = re.compile(r"[0-9]+")
 
 
-class Override(Plain):
+class Resources(StrictModel):
+    """What one trial asks of the machine or the cluster."""
+
+    cpus_per_trial: float = Field(1.0, gt=0, description="CPUs a trial reserves")
+    gpus_per_trial: float | Literal["auto"] = Field(
+        0.0, description="GPUs a trial reserves, or a fraction 1/n; auto: as many as fit share one"
+    )
+    seeds_per_trial: int = Field(100, ge=1, description="seeds trained at once, stacked")
+    seeds_per_gpu: int | None = Field(
+        None, ge=1, description="seeds at once on a GPU, 1/n of them on 1/n of it"
+    )
+    max_concurrent: int | None = Field(None, ge=1, description="most trials at a time")
+
+    @field_validator("gpus_per_trial", mode="before")
+    @classmethod
+    def _fills_gpus(cls, value: Any) -> Any:
+        if value == "auto":
+            return value
+        try:
+            check_plain(value, float)
+            found = float(value)
+            parts = 1 / found if 0 < found < 1 else 0.0
+            part = round(parts) > 1 and abs(parts - round(parts)) <= _ROUNDING
+            fills = part or (found >= 0 and found.is_integer())
+        except (TypeError, ValueError, OverflowError):
+            fills = False
+        if not fills:
+            raise ValueError("a whole number of GPUs, 1/n of one such as 0.5 or 0.25, or auto")
+        return found
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that a trial reserves; one, while it is not known how many trials fit on it."""
+        return 1.0 if self.gpus_per_trial == "auto" else self.gpus_per_trial
+
+
+class Override(StrictModel):
     """Values for the points of a grid that match ``when``."""
 
     when: dict[str, list[Any]]
@@ -44,7 +80,7 @@ class Override(Plain):
     seeds: int | list[int] | None = None
 
 
-class Preset(Plain):
+class Preset(StrictModel):
     """One sweep: the product of the axes, with values and seeds.
 
     Attributes:
@@ -61,7 +97,7 @@ class Preset(Plain):
     seed_step_microseconds: float = Field(50.0, gt=0, description="a seed's step on one core")
 
 
-class Sweep(Plain):
+class SweepFile(StrictModel):
     """A whole ``tune_configs/<task>.yaml``."""
 
     task: str
@@ -71,10 +107,15 @@ class Sweep(Plain):
 class Point(BaseModel):
     """One setting of a plan with the seeds asked for."""
 
-    model_config = Plain.model_config
+    model_config = StrictModel.model_config
 
     setting: Setting
     seeds: tuple[int, ...]
+
+    @functools.cached_property
+    def values(self) -> dict[str, Any]:
+        """The setting's values as JSON has them."""
+        return self.setting.model_dump(mode="json")
 
 
 def configs_folder() -> Path:
@@ -83,7 +124,7 @@ def configs_folder() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "tune_configs"
 
 
-def load_sweep(task: str, path: Path | None = None) -> Sweep:
+def load_sweep(task: str, path: Path | None = None) -> SweepFile:
     """Reads a sweep file, the shipped one by default.
 
     Raises:
@@ -91,7 +132,7 @@ def load_sweep(task: str, path: Path | None = None) -> Sweep:
     """
     source = path or configs_folder() / f"{task}.yaml"
     try:
-        sweep = Sweep.model_validate(strict_yaml.read(source))
+        sweep = SweepFile.model_validate(strict_yaml.read(source))
     except OSError as error:
         raise ConfigError([f"cannot read sweep {source}: {error.strerror}"]) from error
     except YAMLError as error:
@@ -103,7 +144,7 @@ def load_sweep(task: str, path: Path | None = None) -> Sweep:
     return sweep
 
 
-def sweep_of(task: Task[Any], file: Path | None = None) -> Sweep:
+def sweep_of(task: Task[Any], file: Path | None = None) -> SweepFile:
     """Reads a task's sweep: a file, the shipped one, or the one beside another package's task."""
     beside = Path(inspect.getfile(type(task))).with_name(f"{task.name}.yaml")
     return load_sweep(task.name, file or (beside if beside.exists() else None))
@@ -111,7 +152,7 @@ def sweep_of(task: Task[Any], file: Path | None = None) -> Sweep:
 
 def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
     """Returns a sweep as a file that ``--config`` reads."""
-    data = Sweep.model_validate({"task": task, "presets": {preset: sweep}})
+    data = SweepFile.model_validate({"task": task, "presets": {preset: sweep}})
     values = data.model_dump(mode="json", exclude_defaults=True)
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
 
@@ -185,7 +226,7 @@ def expand(
     if in_sweep := _unknown_fields(_fields_of(preset), setting_type):
         raise ConfigError([f"sweep: {mistake}" for mistake in in_sweep])
     mistakes = _unknown_fields(changes, setting_type)
-    readers = Readers(setting_type)
+    readers = FieldReaders(setting_type)
     changes = {name: values for name, values in changes.items() if name in readers.fields}
     varied = {**preset.changes, **changes}
     sweep, wrong = typed(preset, varied, readers)

@@ -68,9 +68,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
             continue
         seen.add(id(part))
         yield part
-        hidden = None if part.__suppress_context__ else part.__context__
-        # `cause` is Ray's, `exceptions` of a group
-        waiting += [getattr(part, "cause", None), part.__cause__, hidden]
+        # `cause` is Ray's, `exceptions` of a group; the context also where `from None` hides it
+        waiting += [getattr(part, "cause", None), part.__cause__, part.__context__]
         waiting += getattr(part, "exceptions", ())
 
 

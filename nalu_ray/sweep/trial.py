@@ -22,7 +22,7 @@ import pandas as pd
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.columns import columns
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OF_TRIAL
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom, stopping
 from nalu_ray.sweep.provenance import provenance
@@ -74,10 +74,9 @@ class Trial:
 
     @functools.cached_property
     def code(self) -> str | None:
-        """Digest of the source that its numbers depend on; none of a setting that is wrong."""
+        """Digest of the source that its numbers depend on; None if a layer's cannot be loaded."""
         try:
-            task = find_task(self.spec.task)
-            return numbers_digest(task, task.setting_type.model_validate(self.spec.setting))
+            return numbers_digest(find_task(self.spec.task), self.spec.setting)
         except Exception:  # the start meets it too, and says why
             return None
 
@@ -142,9 +141,8 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         task: Task[Any] = find_task(self.spec.task)
-        setting = task.setting_type.model_validate(self.spec.setting)
         device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
-        return task.start(setting, self.spec.seeds, device)
+        return task.start(self.spec.setting, self.spec.seeds, device)
 
     def _resume(self, state: bytes) -> None:
         import torch  # noqa: PLC0415 (as above)
@@ -196,11 +194,17 @@ class Trial:
         self._close()
         path = self.store.write_text(self.spec.task, name, text)
         what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
-        self.fail_with(f"{what} (traceback: {path})", step)
+        self.fail_with(f"{what} (traceback: {path})", step, oom.outcome(error))
 
-    def fail_with(self, reason: str, step: int) -> None:
-        """Stores a failed row for each seed."""
-        self._write(failed_rows(self.spec.seeds, step, reason))
+    def fail_with(self, reason: str, step: int, outcome: str) -> None:
+        """Stores a final row per seed.
+
+        Args:
+            reason: for people to read.
+            step: how far the seeds came.
+            outcome: ``failed`` or ``out_of_memory``.
+        """
+        self._write(failed_rows(self.spec.seeds, step, reason, outcome))
         self.failed = dict.fromkeys(self.spec.seeds, reason)
 
     def _running(self) -> Run:
@@ -250,18 +254,18 @@ class Trial:
             log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
+        plain = _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"}))
         manifest = {
-            "spec": _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"})),
+            "spec": plain,
             "seconds": self.seconds,
             "started": self.started,
             "resumed": self.resumed,
             **(self.made_by or {**self._provenance(), "code": self.code}),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id, "code": self.code}
-        # a setting that is wrong has values of any type
-        known = None if self.code is None else columns(find_task(self.spec.task).setting_type)
+        known = columns(type(self.spec.setting))
         about = self.spec.about
-        self.store.write(self.spec.setting, key, rows, manifest, beside, known=known, about=about)
+        self.store.write(plain["setting"], key, rows, manifest, beside, known=known, about=about)
 
     def _provenance(self) -> dict[str, Any]:
         found = provenance()
@@ -271,13 +275,15 @@ class Trial:
         return {**found, "commit": self.spec.commit, "no_commit": None}
 
 
-def failed_rows(seeds: Sequence[int], step: int, reason: str) -> pd.DataFrame:
-    """Returns one ``completed = 0`` row a seed."""
+def failed_rows(
+    seeds: Sequence[int], step: int, reason: str, outcome: str = FAILED
+) -> pd.DataFrame:
+    """Returns one ``completed = 0`` row per seed."""
     # an error's text may hold what is no Unicode: part of a file name, say
     reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
     columns = [name for name in COLUMNS if name not in OF_TRIAL]
-    return rows.assign(split="train", metric=COMPLETED).reindex(columns=columns)
+    return rows.assign(split="train", metric=COMPLETED, outcome=outcome).reindex(columns=columns)
 
 
 def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:

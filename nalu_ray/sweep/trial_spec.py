@@ -1,4 +1,4 @@
-"""What a trial is asked to do, and how it tells where it stands: plain values."""
+"""What a trial is to do, and its reports of where it stands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
+
+from nalu_ray import registry
+from nalu_ray.task import Setting
 
 
 class TrialSpec(BaseModel):
-    """What a worker needs to run one trial: plain values, the same in every process.
+    """What a worker needs to run one trial.
+
+    It is made of objects by the plan, or of plain values (:meth:`plain`) in a process of Ray's.
 
     Attributes:
+        task: name of the task.
+        setting: checked already; plain values become the task's setting.
+        setting_id: :attr:`nalu_ray.task.Setting.id` of it.
+        seeds: the block, trained at once.
+        label: name for people, such as ``static nalu mul lr=0.01 seeds 0-99``.
+        steps: steps per seed.
+        out: folder or URI of the rows.
+        command: command line that asked for it.
+        commit: of the source, where the command knows it.
+        cpus, gpus: that it reserves, those of its processes included.
+        memory: bytes that it reserves; 0 for none.
+        processes: number of processes that it starts beside its own.
         mark: of the results folder, see :class:`nalu_ray.results.store.store.Store`.
         code: digest of the source that must run it; empty for any.
         preset: of the sweep that asked for it; empty for none.
@@ -26,7 +43,7 @@ class TrialSpec(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     task: str
-    setting: dict[str, Any]
+    setting: SerializeAsAny[Setting]
     setting_id: str
     seeds: tuple[int, ...]
     label: str
@@ -42,6 +59,17 @@ class TrialSpec(BaseModel):
     code: str = ""
     preset: str = ""
     changes: dict[str, Any] = {}
+
+    @field_validator("setting", mode="before")
+    @classmethod
+    def _of_its_task(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, Setting):
+            return value
+        return registry.task(info.data["task"]).setting_type.model_validate(value)
+
+    def plain(self) -> dict[str, Any]:
+        """Returns all of it as plain values for Ray, with what is computed from them."""
+        return {**self.model_dump(mode="json"), "key": self.key, "share": self.share}
 
     @property
     def about(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Trained networks as files: each seed's parameters where they were best, and how it scored."""
+"""Trained networks as files: each seed's best parameters, with the metric that selected them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ENDING = ".model.pt"
 
 
 class ModelError(ValueError):
-    """A file holds no models of this version."""
+    """A file that holds no models of this version."""
 
 
 class Keeper:
-    """Keeps each seed's network as it was where a rule selects; without a rule, nothing.
+    """Keeps a copy of each seed's network at the step that a rule selects.
 
     Attributes:
-        rule: which metric of which split decides, and whether its lowest or its last value does.
+        rule: the metric and split that select, by the lowest or the last value; None keeps nothing.
         flat, buffers: the kept parameters and buffers, as in :class:`Replicas`.
-        values: the metric there, (R,); infinite until there is one.
-        steps: of training done there, (R,).
+        values: the metric at the selected step, (R,); infinite before the first.
+        steps: the selected step, (R,).
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Keeper:
         *,
         buffers: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Looks at each seed's figures on a split, {metric: (R,)}, after so many steps.
+        """Takes each seed's metrics on a split, {metric: (R,)}, after ``step`` training steps.
 
-        Those that are not ``alive``, (R,), train no more: they keep what they have.
+        Seeds that are not ``alive``, (R,), train no more and keep their copy.
         """
         if self.rule is None or split != self.rule.split:
             return
@@ -73,7 +73,7 @@ class Keeper:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what :meth:`load_state_dict` goes on from."""
+        """Returns the state for :meth:`load_state_dict`."""
         return {
             "flat": self.flat.clone(),
             "buffers": {name: value.clone() for name, value in self.buffers.items()},
@@ -82,7 +82,7 @@ class Keeper:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a saved state."""
+        """Resumes from a saved state."""
         self.flat = state["flat"].to(self.flat.device)
         saved = state.get("buffers", {})
         self.buffers = {name: saved[name].to(self.flat.device) for name in self.buffers}
@@ -91,18 +91,18 @@ class Keeper:
     def files(
         self, task: str, setting: Setting, seeds: Sequence[int], replicas: Replicas
     ) -> dict[str, bytes]:
-        """Returns one file with the kept parameters of all seeds, by the ending of its name."""
+        """Returns one file with the kept parameters of all seeds, keyed by the end of its name."""
         if self.rule is None:
             return {}
         rule = {"split": self.rule.split, "metric": self.rule.metric}
-        found = zip(seeds, self.steps.tolist(), self.values.tolist(), strict=True)
+        selected = zip(seeds, self.steps.tolist(), self.values.tolist(), strict=True)
         weights = replicas.state(self.flat, self.buffers)
         saved = {
             "format": FORMAT,
             "task": task,
             "setting": setting.model_dump(mode="json"),
             "about": [
-                {"seed": s, "step": step, **rule, "value": value} for s, step, value in found
+                {"seed": s, "step": step, **rule, "value": value} for s, step, value in selected
             ],
             "weights": {name: value.cpu().clone() for name, value in weights.items()},
         }
@@ -114,9 +114,9 @@ class Model:
     """The parameters of one seed.
 
     Attributes:
-        task: its name.
-        setting: the values of the task's setting.
-        about: ``seed``, and where it was selected: ``step``, ``split``, ``metric`` and ``value``.
+        task: name of the task.
+        setting: values of the task's setting.
+        about: ``seed``, and the selection: ``step``, ``split``, ``metric`` and ``value``.
         weights: a state dict.
     """
 
@@ -127,10 +127,10 @@ class Model:
 
 
 def from_bytes(data: bytes, name: str = "model") -> list[Model]:
-    """Reads every seed's model from a file, on the CPU; runs no code from it.
+    """Reads the models of all seeds in a file onto the CPU; runs no code from it.
 
     Raises:
-        ModelError: it is none; the message starts with ``name``.
+        ModelError: if it is not such a file; the message starts with ``name``.
     """
     saved = plain.from_bytes(data, name, noun="model", form=FORMAT, error=ModelError)
     try:
@@ -142,9 +142,9 @@ def from_bytes(data: bytes, name: str = "model") -> list[Model]:
                 str(saved["task"]),
                 dict(saved["setting"]),
                 _About.model_validate(about).model_dump(),
-                {key: value[place] for key, value in weights.items()},
+                {key: value[index] for key, value in weights.items()},
             )
-            for place, about in enumerate(saved["about"])
+            for index, about in enumerate(saved["about"])
         ]
     except ValidationError as error:
         raise ModelError(f"{name}: {'; '.join(explain(error))}") from error
@@ -153,7 +153,7 @@ def from_bytes(data: bytes, name: str = "model") -> list[Model]:
 
 
 class _About(BaseModel):
-    """What is known of a seed's model."""
+    """The description of a seed's model."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -165,17 +165,17 @@ class _About(BaseModel):
 
 
 def _checked(weights: Mapping[Any, Any], seeds: int) -> dict[str, Tensor]:
-    """Returns weights if they are such, the seeds as the leading axis of each."""
+    """Returns the weights if each is a tensor with the seeds as its leading axis."""
     for name, value in weights.items():
         if not isinstance(value, Tensor) or value.layout != torch.strided:
-            raise TypeError(f"weights {name}: no tensor")
+            raise TypeError(f"weights {name}: not a tensor")
         if value.ndim < 1 or len(value) != seeds:
             raise ValueError(f"weights {name}: {list(value.shape)} for {seeds} seeds")
     return {str(name): value for name, value in weights.items()}
 
 
 Fit = Callable[[Model], None]
-"""Makes sure that a model can be asked; raises :class:`ModelError`, saying why, if not."""
+"""Checks that a model can be used; raises :class:`ModelError` with the reason if not."""
 
 
 def _anything(model: Model) -> None:
@@ -183,49 +183,49 @@ def _anything(model: Model) -> None:
 
 
 def best(out: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -> tuple[str, Model]:
-    """Reads the stored model of a task with the lowest selecting metric, and its path.
+    """Returns the path and the stored model of a task with the lowest selecting metric.
 
-    A file that is none, or a model that does not fit, is named, and the next best is taken.
+    Files without models and models that do not fit are reported and skipped.
 
     Args:
         out: folder or URI of the results.
-        task: whose.
+        task: name of the task.
         wanted: values that its setting or ``about`` must have, as text.
-        fit: what it must pass.
+        fit: a check that the model must pass.
 
     Raises:
-        ConfigError: there is no such model, or a key of ``wanted`` that none knows.
-        StoreError: the place cannot be reached.
+        ConfigError: if no model matches, or no model has a key of ``wanted``.
+        StoreError: if the storage cannot be reached.
     """
-    return networks.best(out, task, _MODELS, wanted, lambda found: _used(found, task, fit))
+    return networks.best(out, task, _MODELS, wanted, lambda item: _used(item, task, fit))
 
 
 def load(path: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -> Model:
-    """Reads the best model in one file, as :func:`best` does.
+    """Returns the best model in one file, chosen as in :func:`best`.
 
     Raises:
-        ConfigError: none is as wanted.
-        ModelError: it cannot be read, or holds no models of the task, or the best does not fit.
+        ConfigError: if no model matches ``wanted``.
+        ModelError: if the file cannot be read or is of another task, or the best does not fit.
     """
     data = plain.read(path, ModelError)
-    found = [networks.Found(path, data, about) for about in _known(data, path)]
-    return _used(networks.rank(found, _MODELS, wanted, path)[0], task, fit)[1]
+    models = [networks.Found(path, data, about) for about in _known(data, path)]
+    return _used(networks.rank(models, _MODELS, wanted, path)[0], task, fit)[1]
 
 
 def _known(data: bytes, name: str) -> list[dict[str, Any]]:
     return [model.setting | model.about for model in from_bytes(data, name)]
 
 
-def _used(found: networks.Found, task: str, fit: Fit) -> tuple[str, Model]:
-    models = from_bytes(found.data, found.path)
-    model = next(model for model in models if model.about["seed"] == found.about["seed"])
+def _used(item: networks.Found, task: str, fit: Fit) -> tuple[str, Model]:
+    models = from_bytes(item.data, item.path)
+    model = next(model for model in models if model.about["seed"] == item.about["seed"])
     if model.task != task:
-        raise ModelError(f"{found.path}: models of {model.task}, not of {task}")
+        raise ModelError(f"{item.path}: models of the task {model.task}, not of {task}")
     try:
         fit(model)
     except ModelError as error:
-        raise ModelError(f"{found.path}: {error}") from error
-    return found.path, model
+        raise ModelError(f"{item.path}: {error}") from error
+    return item.path, model
 
 
 def _score(about: networks.About) -> float:

@@ -1,4 +1,4 @@
-"""Fields, and types of fields, that several tasks share."""
+"""Settings fields, and types of fields, that several tasks share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nalu_ray import layers
 from nalu_ray.errors import did_you_mean, shown
 from nalu_ray.task import Setting
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
-from nalu_ray.values import Reader, reason, scalar
+from nalu_ray.values import ValueReader, reason, scalar
 
 # field -> the only optimiser that reads it
 _OF_ONE_OPTIMISER = {"adam_beta2": "adam", "momentum": "sgd", "weight_decay": "muon"}
@@ -27,7 +27,7 @@ class SupervisedSetting(Setting):
     """Fields of every supervised task: how it is trained and when it is evaluated.
 
     Attributes:
-        OPTION_FIELDS: fields that are given to a layer that has an option of that name.
+        OPTION_FIELDS: for each field that is passed to the layer, the name of the layer's option.
     """
 
     OPTION_FIELDS: ClassVar[Mapping[str, str]] = {
@@ -36,32 +36,43 @@ class SupervisedSetting(Setting):
         "memory_init": "memory_init",
     }
 
-    lr: float = Field(0.01, gt=0, description="highest learning rate")
-    steps: int = Field(1000, ge=1, description="training steps of a seed")
-    optimiser: OptimiserName = Field("adam", description="torch optimiser, or Muon")
-    adam_beta2: float = Field(0.999, ge=0, lt=1, description="Adam's second decay rate")
-    momentum: float = Field(0.0, ge=0, lt=1, description="SGD's momentum, Nesterov's kind")
-    weight_decay: float = Field(0.0, ge=0, description="Muon's, of the weights of linear layers")
-    schedule: ScheduleName = Field("constant", description="learning rate over the steps")
-    warmup: int = Field(
-        0, ge=0, description="first steps, over which the learning rate rises to lr"
+    lr: float = Field(
+        0.01,
+        gt=0,
+        description="learning rate, or its peak where a schedule or a warm-up changes it",
     )
-    lr_end: float = Field(0.01, ge=0, le=1, description="last learning rate, as a share of lr")
+    steps: int = Field(1000, ge=1, description="training steps per seed")
+    optimiser: OptimiserName = Field("adam", description="optimiser, one of torch's or Muon")
+    adam_beta2: float = Field(
+        0.999, ge=0, lt=1, description="decay rate of Adam's mean of squared gradients"
+    )
+    momentum: float = Field(0.0, ge=0, lt=1, description="Nesterov momentum of SGD")
+    weight_decay: float = Field(
+        0.0, ge=0, description="decoupled weight decay of linear layers, for Muon"
+    )
+    schedule: ScheduleName = Field(
+        "constant", description="how the learning rate changes over the steps"
+    )
+    warmup: int = Field(
+        0, ge=0, description="initial steps over which the learning rate rises to lr"
+    )
+    lr_end: float = Field(0.01, ge=0, le=1, description="final learning rate, as a fraction of lr")
     clip: float | None = Field(
-        None, gt=0, description="largest gradient norm of a seed; none = no clipping"
+        None, gt=0, description="largest gradient norm per seed; none = no clipping"
     )
     evaluations: int = Field(
-        20, ge=1, description="times the evaluation sets are scored, evenly spaced"
+        20, ge=1, description="number of evaluations, evenly spaced over the steps"
     )
     shared_inputs: bool = Field(
         False,
-        description="seeds share the stream of training inputs (faster, no longer independent)",
+        description="give all seeds the same training inputs; faster, but the seeds are no "
+        "longer independent",
     )
 
     def built(self) -> Sequence[layers.LayerEntry] | None:
-        """Returns what is built by name; the field ``options`` and ``OPTION_FIELDS`` go to it.
+        """Returns the layers or cells that get ``options`` and the fields of ``OPTION_FIELDS``.
 
-        Unless it is told, no field is taken for unread and no option is typed.
+        With None, no field counts as unread and no option is typed.
         """
         return None
 
@@ -85,9 +96,9 @@ class SupervisedSetting(Setting):
 
     @model_validator(mode="after")
     def _type_options(self) -> SupervisedSetting:
-        """Makes each option the type that its layer's factory gives it; ``check`` knows the names.
+        """Converts each option to the type in its layer's factory; ``check`` refuses unknown names.
 
-        So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is no text.
+        So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is not a text.
         """
         given: Mapping[str, Any] = getattr(self, "options", {})
         entries = self.built() if given else None
@@ -98,25 +109,25 @@ class SupervisedSetting(Setting):
             for name, option in self.OPTION_FIELDS.items()
             if name in type(self).model_fields
         }
-        types = {name: kind for entry in entries for name, kind in entry.option_types.items()}
+        types = {name: hint for entry in entries for name, hint in entry.option_types.items()}
         typed = {}
         for name, value in given.items():
             if name in fields:
                 raise ValueError(
-                    f"options: {name} cannot be among them; it is a field, {fields[name]}="
+                    f"options: {name} is not an option here; set the field {fields[name]}="
                 )
             typed[name] = _typed_option(name, value, types[name]) if name in types else value
         object.__setattr__(self, "options", typed)
         return self
 
 
-def _typed_option(name: str, value: Any, kind: Any) -> Any:
-    if kind is Any:
+def _typed_option(name: str, value: Any, hint: Any) -> Any:
+    if hint is Any:
         return value
     try:
-        return Reader(kind).read(value)
+        return ValueReader(hint).read(value)
     except PydanticSchemaGenerationError:  # a device, say
-        raise ValueError(f"options: {name} cannot be set: no value of it can be written") from None
+        raise ValueError(f"options: {name} cannot be set on the command line") from None
     except ValueError as error:
         raise ValueError(f"options: {name}={shown(value)}: {reason(error)}") from None
 
@@ -134,12 +145,12 @@ def _known_cell(name: str) -> str:
 
 
 def split_range(value: Any) -> Any:
-    """Cuts a text at its colons; leaves anything else as it is."""
+    """Splits a text at its colons; returns anything else as it is."""
     return value.split(":") if isinstance(value, str) else value
 
 
 def split_list(value: Any) -> Any:
-    """Cuts a text at its colons and makes a list of a single number; leaves the rest as it is."""
+    """Splits a text at its colons and wraps a number in a list; returns the rest as it is."""
     return [value] if isinstance(value, int | float) else split_range(value)
 
 
@@ -151,7 +162,7 @@ def _options(value: Any) -> Any:
     pairs = [part.partition(":") for part in value.split(";") if part]
     options = {name: scalar(text) for name, _, text in pairs}
     if len(options) < len(pairs):
-        raise ValueError("an option stands twice; write name:value;name:value")
+        raise ValueError("an option is given twice; write name:value;name:value")
     return options
 
 
@@ -187,6 +198,34 @@ PerLayer = Annotated[tuple[Init, ...], BeforeValidator(split_list)]
 Options = Annotated[dict[str, bool | int | float | str | None], BeforeValidator(_options)]
 """Named values, written ``name:value;name:value`` on the command line."""
 
+# Fields of several tasks, with their help; a setting names one and gives its default.
+
+CellOptions = Annotated[
+    Options, Field(description="further arguments of the cell, as name:value;name:value")
+]
+"""Options of a recurrent cell."""
+
+WeightInit = Annotated[
+    Init,
+    Field(description="initialisation of W_hat and M_hat, a name or a number (not in the paper)"),
+]
+"""How the weights of a NAC or NALU start."""
+
+GateInit = Annotated[
+    Init,
+    Field(description="initialisation of the NALU's G, a name or a number (not in the paper)"),
+]
+"""How the gate of a NALU starts."""
+
+MemoryInit = Annotated[
+    float | None,
+    Field(
+        description="initial W_hat and M_hat of a recurrent NAC or NALU from each unit of h to "
+        "itself, with 0 to the others; a large value starts as a memory; none = as weight_init"
+    ),
+]
+"""How strongly the state of a recurrent NAC or NALU starts as a memory."""
+
 
 def starts(
     known: Collection[str],
@@ -194,6 +233,6 @@ def starts(
     gate_init: float | str,
     memory_init: float | None,
 ) -> dict[str, Any]:
-    """How a unit or a cell starts: those of its ``known`` options that a task has as fields."""
-    found = {"init": weight_init, "gate_init": gate_init, "memory_init": memory_init}
-    return {name: value for name, value in found.items() if name in known}
+    """Returns the initialisation options of a unit or cell, as far as it has them (``known``)."""
+    options = {"init": weight_init, "gate_init": gate_init, "memory_init": memory_init}
+    return {name: value for name, value in options.items() if name in known}

@@ -1,4 +1,4 @@
-"""Bytes that parameters take in training, with all that is as large as they are."""
+"""Memory of parameters in training, together with gradients and the optimiser's moments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _counted: dict[tuple[str, str], int] = {}
 
 
 def parameters(task: str, setting_id: str, build: Callable[[], nn.Module]) -> int:
-    """Returns how many numbers one seed trains; each setting is built once, without memory."""
+    """Returns the number of trained parameters per seed; builds each setting once, on meta."""
     key = task, setting_id
     if key not in _counted:
         with torch.device("meta"):
@@ -29,5 +29,5 @@ def parameters(task: str, setting_id: str, build: Callable[[], nn.Module]) -> in
 
 
 def trained(count: int, optimiser: OptimiserName, seeds: int) -> int:
-    """Returns the bytes that so many seeds of so many parameters take at the peak."""
+    """Returns the peak memory, in bytes, of ``seeds`` seeds with ``count`` parameters each."""
     return FLOAT * seeds * count * (COPIES + OF_OPTIMISER[optimiser])

@@ -1,4 +1,4 @@
-"""Stacked gradients, (R, P), whose squares may leave their type's range."""
+"""Stacked gradients, (R, P), whose squares may overflow their type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def clip_rows(gradient: Tensor, norm: float) -> None:
-    """Scales each replica's gradient to at most ``norm`` in place, (R, P); others are untouched.
+    """Scales each replica's gradient, (R, P), to a norm of at most ``norm``, in place.
 
     A row whose norm even float64 cannot hold becomes NaN.
     """
@@ -26,27 +26,27 @@ def clip_rows(gradient: Tensor, norm: float) -> None:
 
 
 def matrix_norms(matrices: Tensor) -> Tensor:
-    """Returns the Frobenius norm of each, (R, n, m) to (R, 1, 1).
+    """Returns the Frobenius norm of each matrix, (R, n, m) to (R, 1, 1).
 
-    In float64 where float32 cannot hold the squares of any.
+    Uses float64 where the squares overflow float32.
     """
-    found: Tensor = torch.linalg.matrix_norm(matrices, keepdim=True)
-    if found.isfinite().all():
-        return found
+    norms: Tensor = torch.linalg.matrix_norm(matrices, keepdim=True)
+    if norms.isfinite().all():
+        return norms
     exact = torch.linalg.matrix_norm(matrices, keepdim=True, dtype=torch.float64)
-    return torch.where(found.isfinite(), found, exact)
+    return torch.where(norms.isfinite(), norms, exact)
 
 
 def usable(loss: Tensor, gradient: Tensor, most: float) -> Tensor:
     """Returns which replicas can make a step, (R,) and (R, P) to (R,) of bool.
 
-    Their loss is finite, and their gradient within ``most``.
+    These have a finite loss and no gradient larger than ``most``.
     """
     return loss.isfinite() & (gradient.abs() <= most).all(dim=1)
 
 
 def all_usable(loss: Tensor, gradient: Tensor, most: float) -> bool:
-    """Returns whether :func:`usable` is true of all, in one pass without a mask."""
+    """Returns whether :func:`usable` holds for all replicas, in one pass without a mask."""
     # a sum is not finite if any term is not, and a maximum is NaN if any is
     within = torch.linalg.vector_norm(gradient, math.inf) <= most
     return bool(loss.sum().isfinite() & within)

@@ -1,4 +1,4 @@
-"""Figures of an evaluation set, one a seed: (R, ...) x (R, ...) -> (R,)."""
+"""Metrics of an evaluation set per seed, (R, ...) x (R, ...) -> (R,)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from torch import Tensor
 
 
 def mean_squared_error(prediction: Tensor, target: Tensor) -> Tensor:
-    """Mean over everything but the seeds of (prediction - target)^2."""
+    """Mean of (prediction - target)^2 over all axes but the seeds."""
     return mean_over_examples((prediction - target).square())
 
 
 def mean_absolute_error(prediction: Tensor, target: Tensor) -> Tensor:
-    """Mean over everything but the seeds of |prediction - target|."""
+    """Mean of |prediction - target| over all axes but the seeds."""
     return mean_over_examples((prediction - target).abs())
 
 
 def mean_over_examples(values: Tensor) -> Tensor:
-    """Mean over everything but the leading axis, (R, ...) -> (R,).
+    """Mean over all axes but the leading one, (R, ...) -> (R,).
 
     Summed in float64: the order of a float32 sum depends on how many seeds share the block, and a
     seed's figures must not.

@@ -20,18 +20,18 @@ ADAMS_SCALE = 0.2  # the root mean square of an update of Adam's
 
 
 class Muon(Optimizer):
-    """Moves each matrix along its momentum with all singular values made alike; the rest as Adam.
+    """Moves each matrix along its momentum with equal singular values; other parameters as Adam.
 
-    What all outputs do alike has a gradient many times larger than what tells them apart, and takes
-    a gradient step, or Adam's, for itself; here both move alike fast. Jordan et al. (2024),
-    kellerjordan.github.io/posts/muon; scaled as in Liu et al. (2025), arXiv 2502.16982, so that
-    learning rates of Adam fit.
+    The direction that all outputs have in common has a gradient many times larger than those that
+    tell them apart, and dominates a gradient step or Adam's; here all directions move equally fast.
+    Jordan et al. (2024), kellerjordan.github.io/posts/muon; scaled as in Liu et al. (2025), arXiv
+    2502.16982, so that learning rates of Adam fit.
 
     Args:
-        flat: (R, P) parameters, a seed a row.
-        shapes: of the parameters in a row by name, in order. Those called ``weight`` with two or
-            more axes are matrices of their first against all others; an arithmetic unit's ``W_hat``
-            is none, what it stands for is not linear in it.
+        flat: (R, P) parameters, one row per seed.
+        shapes: shapes of the parameters in a row, by name and in order. A ``weight`` of two or more
+            axes is a matrix of its first axis against the others. An arithmetic unit's ``W_hat`` is
+            not treated as a matrix, as the unit's weight is not linear in it.
         lr: learning rate.
         weight_decay: of matrices, decoupled: a step shrinks them by its product with the rate.
     """
@@ -62,16 +62,16 @@ class Muon(Optimizer):
         update = _adam(state, gradient)
         state["momentum"].lerp_(gradient, 1 - MOMENTUM)
         ahead = gradient.lerp(state["momentum"], MOMENTUM)  # Nesterov's
-        for place, rows in self.matrices:
-            matrix = ahead[:, place].unflatten(1, (rows, -1))
+        for columns, rows in self.matrices:
+            matrix = ahead[:, columns].unflatten(1, (rows, -1))
             scale = ADAMS_SCALE * max(matrix.shape[1:]) ** 0.5
-            decay = self.weight_decay * self.flat[:, place]
-            update[:, place] = scale * orthogonal(matrix).flatten(1) + decay
+            decay = self.weight_decay * self.flat[:, columns]
+            update[:, columns] = scale * orthogonal(matrix).flatten(1) + decay
         self.flat.sub_(update, alpha=self.param_groups[0]["lr"])
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Makes the singular values of (R, n, m) matrices alike, about 1, by Newton and Schulz."""
+    """Returns (R, n, m) matrices with all singular values near 1, by Newton-Schulz iteration."""
     wide = matrices.shape[1] <= matrices.shape[2]
     x: Tensor = matrices if wide else matrices.mT
     x = (x / matrix_norms(x).clamp_min(1e-7)).to(x.dtype)

@@ -1,7 +1,7 @@
 """Optimisers and learning-rate schedules by name, on one stacked tensor.
 
-Adam, RMSprop and SGD act on each number separately, so one of torch's own on the stacked parameters
-is one a seed.
+Adam, RMSprop and SGD act on each number separately, so a single optimiser of torch on the stacked
+parameters equals one optimiser per seed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ def optimiser(
     weight_decay: float = 0.0,
     shapes: Mapping[str, torch.Size] | None = None,
 ) -> Optimizer:
-    """Returns the optimiser of that name over the parameters of seeds, (R, P).
+    """Returns the optimiser ``name`` over the stacked parameters of R seeds, (R, P).
 
     Args:
-        name, flat, lr: which, of what, and how fast.
-        beta2: Adam's.
-        momentum: SGD's, Nesterov's kind.
-        weight_decay: Muon's.
-        shapes: of the parameters in a row by name, which Muon needs to know.
+        name: adam, rmsprop, sgd or muon.
+        flat: the stacked parameters.
+        lr: learning rate.
+        beta2: Adam's second decay rate.
+        momentum: Nesterov momentum of SGD.
+        weight_decay: decoupled weight decay of Muon.
+        shapes: shapes of the parameters in a row, by name; Muon needs them.
     """
     if name == "adam":
         return Adam([flat], lr=lr, betas=(0.9, beta2), fused=True)
@@ -51,7 +53,7 @@ def optimiser(
 
 
 def largest_gradient(name: OptimiserName, dtype: torch.dtype) -> float:
-    """Returns the largest magnitude in a gradient that an optimiser can make a step of.
+    """Returns the largest magnitude of a gradient from which an optimiser can make a step.
 
     All but SGD divide by the root of a mean of squares: where a square overflows, that is infinite
     from then on, and the parameter stands still.
@@ -68,7 +70,7 @@ def schedule(
 
 
 def factor(step: int, name: ScheduleName, steps: int, end: float, warmup: int) -> float:
-    """Returns the share of the full learning rate at a step.
+    """Returns the learning rate at a step, as a fraction of the peak.
 
     It rises linearly over the first ``warmup`` steps, then falls along a line or half a cosine to
     ``end`` at ``steps``, or stays.

@@ -1,6 +1,6 @@
-"""Files of plain tensors and values, which run no code when they are read.
+"""Files of tensors and plain values; reading them runs no code.
 
-Each ends with a digest of its bytes, as the comment of the archive that it is.
+Each file is an archive whose comment is a digest of its bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def to_bytes(saved: dict[str, Any], error: type[Exception]) -> bytes:
     """Returns what :func:`from_bytes` reads.
 
     Raises:
-        error: there is more than plain values in it, which no one could read again.
+        error: if ``saved`` holds more than plain values, which could not be read again.
     """
     buffer = io.BytesIO()
     torch.save(saved, buffer)
@@ -43,14 +43,14 @@ def from_bytes(
     """Reads a file's values onto the CPU.
 
     Args:
-        data: of the file.
-        name: of the file, which messages start with.
-        noun: what it should be.
-        form: what its key ``format`` should say.
-        error: what is raised.
+        data: contents of the file.
+        name: name of the file; messages start with it.
+        noun: what the file should be, for messages.
+        form: the expected value of its key ``format``.
+        error: type of the exceptions raised.
 
     Raises:
-        error: it is no such file.
+        error: if the file is not of this form.
     """
     try:
         seal.check(data)
@@ -67,10 +67,10 @@ def from_bytes(
 
 
 def read(path: str, error: type[Exception]) -> bytes:
-    """Returns the bytes of a file of this machine.
+    """Returns the bytes of a local file.
 
     Raises:
-        error: there is none, or it cannot be read; the message starts with ``path``.
+        error: if it is missing or cannot be read; the message starts with ``path``.
     """
     try:
         return raw.read(fs.LocalFileSystem(), path)
@@ -81,63 +81,63 @@ def read(path: str, error: type[Exception]) -> bytes:
 
 
 def check_size(data: bytes) -> None:
-    """Refuses an archive that unpacks to more than it is: torch packs nothing.
+    """Refuses a compressed archive: torch compresses nothing, and a bomb would fill the memory.
 
     Raises:
-        ValueError: it does.
+        ValueError: if any part is compressed.
     """
     if not zipfile.is_zipfile(io.BytesIO(data)):
-        return  # torch says what it is
+        return  # torch raises the error
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         parts = archive.infolist()
     unpacked = sum(part.file_size for part in parts)
     if unpacked > len(data) or any(part.compress_type != zipfile.ZIP_STORED for part in parts):
-        raise ValueError(f"{unpacked:,} bytes in a file of {len(data):,}: it is packed")
+        raise ValueError(f"{unpacked:,} bytes in a file of {len(data):,}: it is compressed")
 
 
 def check_values(values: object, name: str, depth: int = 0) -> None:
-    """Refuses what is no plain value: a tensor, a number of more than 64 bits, a book.
+    """Refuses anything but plain values: tensors, numbers above 64 bits, very long texts.
 
     Args:
         values: a value, or a mapping or list of them.
-        name: that messages start with.
-        depth: of lists within lists.
+        name: start of messages.
+        depth: nesting of lists so far.
 
     Raises:
-        ValueError: it is refused.
+        ValueError: if a value is not plain.
     """
     if isinstance(values, Mapping | list | tuple) and depth < _DEEPEST:
         pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
         for key, value in pairs:
             if not isinstance(key, str | int) or len(str(key)) > LONGEST:
-                raise ValueError(f"{name}: a key that is no name")
+                raise ValueError(f"{name}: a key that is not a name")
             check_values(value, f"{name}.{key}", depth + 1)
     elif isinstance(values, int):
         if not -(2**63) <= values < 2**63:
-            raise ValueError(f"{name}: a whole number of more than 64 bits")
+            raise ValueError(f"{name}: an integer of more than 64 bits")
     elif isinstance(values, str):
         if len(values) > LONGEST:
             raise ValueError(f"{name}: a text of {len(values):,} characters")
     elif not (values is None or isinstance(values, float)):
-        raise ValueError(f"{name}: a {type(values).__name__} is no plain value")
+        raise ValueError(f"{name}: a {type(values).__name__} is not a plain value")
 
 
 def misfit(network: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> str | None:
-    """Returns how weights differ from those of a network; None if they fit.
+    """Returns how weights differ from those of a network, or None if they fit.
 
     Args:
-        network: on any device, also on ``meta``.
-        weights: by name.
+        network: the network, on any device, also on ``meta``.
+        weights: tensors by name.
     """
     wanted = network.state_dict()
     learned = {name for name, _ in network.named_parameters()}
     if missing := sorted(learned - set(weights)):
-        return f"no weights {missing[0]}"
+        return f"weights {missing[0]!r} are missing"
     for name, tensor in weights.items():
         if name not in wanted:
-            return f"weights {name!r} of another network"
+            return f"weights {name!r} belong to another network"
         if tensor.shape != wanted[name].shape:
-            shapes = f"{list(tensor.shape)} in place of {list(wanted[name].shape)}"
+            shapes = f"{list(tensor.shape)} instead of {list(wanted[name].shape)}"
             return f"weights {name} of shape {shapes}"
         if tensor.is_complex() or tensor.is_floating_point() != wanted[name].is_floating_point():
             return f"weights {name} of type {str(tensor.dtype).removeprefix('torch.')}"
@@ -145,7 +145,7 @@ def misfit(network: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> str
 
 
 def unreadable(name: str, noun: str, cause: Exception) -> str:
-    """Returns a message of one line that says why a file cannot be read."""
+    """Returns the message, in one line, for a file that cannot be read."""
     reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     return f"{name}: cannot be read as {_a(noun)}: {reason}"
 

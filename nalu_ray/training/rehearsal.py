@@ -1,14 +1,14 @@
-"""A small stacked step of a setting, before anything is run: it shows what stacking cannot do."""
+"""A small stacked training step before a run: it finds networks that cannot be stacked."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.replicas import Replicas
@@ -17,11 +17,11 @@ EXAMPLES = 4  # of a batch
 MOST_NUMBERS = 2**22  # of a network or a batch: beyond it, a rehearsal takes memory and time
 
 _REASONS = {
-    "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which are "
-    "not a seed's own where seeds are stacked: leave them out, or let the task's sample draw them "
-    "as one more input",
-    "data-dependent": "its forward pass decides by the values of a tensor (`if`, `while`, .item(), "
-    "a mask as an index), which differ from seed to seed: use torch.where",
+    "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which "
+    "stacked seeds cannot have of their own: leave them out, or let the task's sample draw them as "
+    "another input",
+    "data-dependent": "its forward pass branches on values of a tensor (`if`, `while`, .item(), "
+    "a mask as an index), which differ between seeds: use torch.where",
 }
 _SIGNS = {
     "randomness": ("randomness",),
@@ -30,15 +30,32 @@ _SIGNS = {
 _outcomes: dict[Any, str | None] = {}
 
 
-def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module) -> None:
-    """Makes sure that seeds of a setting can be trained as one stacked model, once a network.
+class Rehearsed(Protocol):
+    """What a rehearsal needs of a :class:`nalu_ray.training.supervised.SupervisedTask`."""
+
+    name: ClassVar[str]
+    axes: ClassVar[tuple[str, ...]]
+
+    def build(self, setting: Any) -> nn.Module: ...
+
+    def example(self, setting: Any, streams: Streams) -> Batch | None: ...
+
+    def predict(
+        self, network: Replicas, setting: Any, split: str, batch: Batch, streams: Streams
+    ) -> Tensor: ...
+
+    def loss(self, setting: Any, prediction: Tensor, target: Tensor) -> Tensor: ...
+
+
+def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
+    """Checks that seeds of a setting can be trained as one stacked model; once per network.
 
     Args:
-        task, setting: what is to be trained.
-        network: as the task builds it, on the meta device.
+        task, setting: the task and the setting to train.
+        network: the task's network, on the meta device.
 
     Raises:
-        TypeError: it cannot; the message says what to do instead.
+        TypeError: if they cannot; the message says what to do instead.
     """
     if sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS:
         return
@@ -49,8 +66,8 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
 
 
-def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
-    """Says what fails; nothing if nothing does."""
+def _fault(task: Rehearsed, setting: SupervisedSetting) -> str | None:
+    """Returns the reason of a failure, or None if the step works."""
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
     try:
@@ -63,7 +80,7 @@ def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
     return None
 
 
-def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -> None:
+def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
     """A training step of two seeds, and a prediction in evaluation mode."""
     replicas = Replicas(lambda: task.build(setting), (0, 1))
     if not replicas.names:
@@ -75,13 +92,22 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
 
     loss = task.loss(setting, predict(), batch.targets)
     if loss.shape != (2,):
-        raise TypeError(f"loss must be one number a seed, (2,) for two, got {tuple(loss.shape)}")
+        raise TypeError(
+            f"loss must be one number per seed, (2,) for two seeds, got {tuple(loss.shape)}"
+        )
     flat = replicas.flat
     (flat.grad,) = torch.autograd.grad(loss.sum(), flat)
     shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
     optimiser(setting.optimiser, flat, setting.lr, shapes=shapes).step()
     with replicas.evaluating(), torch.no_grad():
         predict()
+    before, seen = replicas.buffers, []
+    for _ in range(2):
+        replicas.buffers = before
+        streams = Streams(task.name, (0, 1), "rehearsal")  # predict reads the present ones
+        seen.append(predict().nan_to_num())
+    if not torch.equal(*seen):  # Python's or NumPy's, which torch does not see
+        raise TypeError(_REASONS["randomness"])
 
 
 def _explained(error: Exception) -> str:
@@ -93,13 +119,13 @@ def _explained(error: Exception) -> str:
     return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"
 
 
-def _named(task: SupervisedTask[Any], setting: SupervisedSetting) -> str:
+def _named(task: Rehearsed, setting: SupervisedSetting) -> str:
     values = [f"{axis}={getattr(setting, axis)}" for axis in task.axes]
     return " ".join([task.name, *values])
 
 
 def _signature(network: nn.Module) -> tuple[Any, ...]:
-    """What a network's modules are and hold: equal for two that do the same."""
+    """Returns the types and attributes of a network's modules: equal for equivalent networks."""
     return tuple(
         (name, type(part), tuple((key, _plain(value)) for key, value in sorted(vars(part).items())))
         for name, part in network.named_modules()
@@ -114,7 +140,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set):
         return tuple(_plain(item) for item in value)
     if isinstance(value, nn.Module):
-        return None  # has a place of its own
+        return None  # listed among the modules itself
     try:
         hash(value)
     except TypeError:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
@@ -26,6 +28,7 @@ from torch.utils._pytree import tree_map
 ROW_MULTIPLE = 64
 
 Tensors = dict[str, Tensor]
+_STACKED = {"_parameters", "_buffers", "_modules"}
 
 
 class Replicas:
@@ -42,12 +45,13 @@ class Replicas:
         device: where the stacked parameters live.
 
     Attributes:
-        flat: (R, P) leaf tensor with every replica's parameters as a row, padded with unused zeros.
-        buffers: what is not trained, (R, *shape) each by name: buffers, and parameters that
-            require no gradient. A call may change them while training, see :meth:`evaluating`.
+        flat: (R, P) leaf tensor with the parameters of a replica per row, padded with unused zeros.
+        buffers: the tensors that are not trained, (R, *shape) each, by name: buffers, and
+            parameters without gradient. A training call may change them, see :meth:`evaluating`.
 
     Raises:
-        TypeError: parameters are complex, or not of one type.
+        TypeError: if parameters are complex or of different types, or if networks have numbers
+            that differ from seed to seed and are neither parameters nor buffers.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Replicas:
     ) -> None:
         keep_freed_memory()
         modules = [_seeded(build, seed) for seed in init_seeds]
+        _check_alike(modules)
         parameters, buffers = stack_module_state(modules)
         trained = {name: value for name, value in parameters.items() if value.requires_grad}
         _check_types(trained)
@@ -90,23 +95,23 @@ class Replicas:
     def __call__(self, *inputs: Tensor, shared: bool = False) -> Any:
         """Runs every replica on its own inputs: (R, ...) each -> (R, ...).
 
-        With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...). A network
-        that returns several tensors gives them all, each with R in front.
+        With ``shared``, all replicas run on the same inputs: (1, ...) each -> (R, ...). If the
+        network returns several tensors, each gets the leading axis R.
         """
         return self._run(self.module, "", inputs, shared)
 
     def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
-        """Runs one submodule of every replica, as :meth:`__call__` runs them whole.
+        """Runs one submodule of every replica, like :meth:`__call__`.
 
         Args:
-            name: of the submodule, as in ``network.get_submodule(name)``.
-            inputs, shared: as in a call.
+            name: name of the submodule, as in ``network.get_submodule(name)``.
+            inputs, shared: as in :meth:`__call__`.
         """
         return self._run(self.module.get_submodule(name), f"{name}.", inputs, shared)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Puts every network into evaluation mode; what it does to its buffers is forgotten."""
+        """Puts every network into evaluation mode and discards changes to its buffers."""
         modes = [(part, part.training) for part in self.module.modules()]
         self.module.eval()
         self._evaluating = True
@@ -121,7 +126,7 @@ class Replicas:
         """Returns the trained parameters by name, (R, *shape) each, as views of :attr:`flat`.
 
         Args:
-            flat: another (R, P) tensor, laid out alike, that is read in its place.
+            flat: another (R, P) tensor of the same layout to read instead.
         """
         parts = (self.flat if flat is None else flat).split(self.sizes, dim=1)
         # the last part is the padding
@@ -129,10 +134,10 @@ class Replicas:
         return {name: _shaped(part, shape) for name, part, shape in triples}
 
     def state(self, flat: Tensor | None = None, buffers: Tensors | None = None) -> Tensors:
-        """Returns what a network's ``state_dict()`` has, (R, *shape) each.
+        """Returns the entries of a network's ``state_dict()``, (R, *shape) each.
 
         Args:
-            flat, buffers: laid out as :attr:`flat` and :attr:`buffers`, read in their place.
+            flat, buffers: read instead of :attr:`flat` and :attr:`buffers`, in the same layout.
         """
         known = self.parameters(flat) | (self.buffers if buffers is None else buffers)
         return {saved: known[name].detach() for saved, name in self._saved.items()}
@@ -142,7 +147,7 @@ class Replicas:
         return {name: tensor[index].clone() for name, tensor in self.state().items()}
 
     def put_back(self, rows: Tensor, flat: Tensor, buffers: Tensors) -> None:
-        """Gives some replicas, (R,) of bool, what they had before."""
+        """Restores the earlier parameters and buffers of some replicas, (R,) of bool."""
         with torch.no_grad():
             self.flat.copy_(chosen(rows, flat, self.flat))
         self.buffers = {
@@ -150,15 +155,15 @@ class Replicas:
         }
 
     def load(self, flat: Tensor, buffers: Tensors) -> None:
-        """Goes on from saved parameters and buffers.
+        """Resumes from saved parameters and buffers.
 
         Raises:
-            ValueError: they are another network's.
+            ValueError: if they belong to another network.
         """
         if flat.shape != self.flat.shape or buffers.keys() != self.buffers.keys():
             raise ValueError(
-                f"saved of another network: {tuple(flat.shape)} parameters and the buffers "
-                f"{sorted(buffers)}, where there are {tuple(self.flat.shape)} and "
+                f"the state of another network: parameters {tuple(flat.shape)} and buffers "
+                f"{sorted(buffers)}, expected {tuple(self.flat.shape)} and "
                 f"{sorted(self.buffers)}"
             )
         device = self.flat.device
@@ -167,8 +172,8 @@ class Replicas:
         self.buffers = {name: value.to(device).clone() for name, value in buffers.items()}
 
     def _run(self, module: nn.Module, prefix: str, inputs: Sequence[Tensor], shared: bool) -> Any:
-        """Calls a module with each seed's own state, and keeps what it made of its buffers."""
-        own = (_below(prefix, self.parameters()), _below(prefix, self.buffers))
+        """Calls a module with the state of each seed, and keeps the changed buffers."""
+        state_of_module = (_below(prefix, self.parameters()), _below(prefix, self.buffers))
 
         def call(weights: Tensors, buffers: Tensors, given: tuple[Tensor, ...]) -> tuple[Any, ...]:
             state = weights | buffers
@@ -176,7 +181,7 @@ class Replicas:
             # functional_call puts there what the module has assigned to its buffers
             return result, {name: state[name] for name in buffers}
 
-        result, buffers = self._over_seeds(call, own, inputs, shared)
+        result, buffers = self._over_seeds(call, state_of_module, inputs, shared)
         if not self._evaluating:
             # a new dictionary: who holds the present one has what was before this call
             moved = {f"{prefix}{name}": value.detach() for name, value in buffers.items()}
@@ -186,11 +191,11 @@ class Replicas:
     def _over_seeds(
         self,
         call: Callable[..., Any],
-        own: tuple[Tensors, Tensors],
+        state: tuple[Tensors, Tensors],
         inputs: Sequence[Tensor],
         shared: bool,
     ) -> Any:
-        weights, buffers = own
+        weights, buffers = state
         if self._as_one:
             lone = ({name: value[0] for name, value in part.items()} for part in (weights, buffers))
             mine, kept = lone
@@ -210,7 +215,7 @@ class Replicas:
 
 
 def chosen(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """Returns ``yes`` in the rows, (R,) of bool, and ``no`` in the others, (R, ...) each."""
+    """Returns ``yes`` in the ``rows``, (R,) of bool, and ``no`` elsewhere, (R, ...) each."""
     return torch.where(rows.to(no.device).view(-1, *[1] * (no.dim() - 1)), yes, no)
 
 
@@ -242,6 +247,32 @@ def _check_types(trained: Tensors) -> None:
     if len({tensor.dtype for tensor in trained.values()}) > 1:
         types = ", ".join(f"{name} {_type(tensor)}" for name, tensor in trained.items())
         raise TypeError(f"parameters must be of one type, got {types}")
+
+
+def _check_alike(modules: Sequence[nn.Module]) -> None:
+    """Refuses numbers that differ from seed to seed and that stacking would take from the first."""
+    for name, first in modules[0].named_modules():
+        for attribute in vars(first).keys() - _STACKED:
+            of_seeds = [vars(module.get_submodule(name)).get(attribute) for module in modules]
+            if not all(_alike(of_seeds[0], other) for other in of_seeds[1:]):
+                raise TypeError(
+                    f"{name}.{attribute} differs from seed to seed and is neither a parameter nor "
+                    "a buffer: use register_buffer".lstrip(".")
+                )
+
+
+def _alike(first: object, other: object) -> bool:
+    if isinstance(first, nn.Parameter):  # stacked under its name
+        return True
+    if isinstance(first, Tensor) and isinstance(other, Tensor):
+        return torch.equal(first, other)
+    if isinstance(first, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(first, other)
+    if isinstance(first, list | tuple) and isinstance(other, list | tuple):
+        return len(first) == len(other) and all(map(_alike, first, other))
+    if isinstance(first, float) and isinstance(other, float):
+        return first == other or (math.isnan(first) and math.isnan(other))
+    return True
 
 
 def _type(tensor: Tensor) -> str:

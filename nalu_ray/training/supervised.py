@@ -1,36 +1,133 @@
-"""The one supervised loop: draw, step, evaluate at regular steps, record, go on or freeze."""
+"""Supervised tasks, and the one loop that trains them: draw, step, evaluate, record, go on."""
 
 from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from nalu_ray.results.store.store import COMPLETED
+from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams, entropy
-from nalu_ray.task import Batch, Progress, SupervisedTask
+from nalu_ray.task import Batch, Progress, Task
+from nalu_ray.training import footprint, records
 from nalu_ray.training.checkpoints import Keeper
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.gradients import all_usable, clip_rows, usable
+from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
+from nalu_ray.training.rehearsal import rehearse
 from nalu_ray.training.replicas import Replicas, Tensors
 
-COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason"]
-# between evaluations that are far apart, to say how far it is and to have its state kept
+# between evaluations that are far apart, to report progress and to have the state kept
 PAUSE_SECONDS = 10.0
+
+S = TypeVar("S", bound=SupervisedSetting)
+
+
+class SupervisedTask(Task[S]):
+    """A task of inputs and targets, trained by :class:`SupervisedRun`.
+
+    A subclass draws batches (:meth:`sample`) and builds the network (:meth:`build`). Loss and
+    metric are the mean squared error unless it overrides them.
+
+    Attributes:
+        splits: names of the evaluation sets.
+        keep: the rule that selects the step at which each seed's network is stored beside the rows;
+            without a rule, none is stored.
+    """
+
+    splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
+    keep: ClassVar[Selection | None] = None
+
+    def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> SupervisedRun:
+        return SupervisedRun(self, setting, seeds, device)
+
+    def steps(self, setting: S) -> int:
+        return setting.steps
+
+    def check(self, setting: S) -> None:
+        """Builds the network on the meta device, then rehearses a small training step.
+
+        Raises:
+            TypeError, ValueError: if either fails; the message says why.
+        """
+        with torch.device("meta"):
+            network = self.build(setting)
+        rehearse(self, setting, network)
+
+    def example(self, setting: S, streams: Streams) -> Batch | None:
+        """Returns a training batch for :meth:`check`, which runs before :meth:`prepare`.
+
+        A task with downloaded data returns a made-up batch, or None to have the network built only.
+        """
+        return self.sample(setting, "train", streams)
+
+    def trained(self, setting: S, seeds: int) -> int:
+        """Returns the bytes of parameters, gradients and the optimiser's moments."""
+        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
+        return footprint.trained(count, setting.optimiser, seeds)
+
+    @abstractmethod
+    def sample(self, setting: S, split: str, streams: Streams) -> Batch:
+        """Draws a training batch (``split="train"``) or a whole evaluation set for R seeds at once.
+
+        The slice of seed k must depend on generator k of ``streams`` alone. Draws that are fixed
+        per seed, such as the sections of the static task, come from ``streams.fork("...")``.
+        """
+
+    @abstractmethod
+    def build(self, setting: S) -> nn.Module:
+        """Builds the network of one seed; torch's generator is seeded for it beforehand."""
+
+    def predict(
+        self, network: Replicas, setting: S, split: str, batch: Batch, streams: Streams
+    ) -> Tensor:
+        """Returns each seed's predictions for a training batch or an evaluation set, (R, ...).
+
+        Args:
+            network: the stacked networks of the block.
+            setting, split, batch: as for :meth:`sample`, and its result.
+            streams: for an evaluation set, the same streams as :meth:`sample` got, so that a task
+                can redraw inputs that are too large to keep.
+        """
+        prediction: Tensor = network(*batch.inputs, shared=batch.shared)
+        return prediction
+
+    def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
+        """Returns the loss of each seed, (R, ...) x (R, ...) -> (R,)."""
+        return (prediction - target).square().flatten(1).mean(1)
+
+    def metrics(
+        self, setting: S, split: str, prediction: Tensor, target: Tensor
+    ) -> dict[str, Tensor]:
+        """Returns the metrics of each seed on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
+        return {"mse": mean_squared_error(prediction, target)}
+
+    def references(
+        self, setting: S, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns metrics of an evaluation set that need no training, {name: (R,)}."""
+        return {}
+
+    def curves(
+        self, setting: S, split: str, batch: Batch, prediction: Tensor
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Returns curves taken at the last step, {metric: (x of (P,), values of (R, P))}."""
+        return {}
 
 
 class SupervisedRun:
     """Trains a block of seeds of one setting; see :class:`nalu_ray.task.Run`.
 
     A seed whose loss or gradient stops being finite, or whose gradient its optimiser cannot square,
-    is frozen there: its parameters and buffers stay as they were before that step, its last row
-    says at which step, and the others go on unharmed.
+    is frozen at that step: its parameters and buffers stay as they were before it, its last row
+    gives the step, and the other seeds go on unchanged.
     """
 
     def __init__(
@@ -60,11 +157,11 @@ class SupervisedRun:
         self.keeper = Keeper(task.keep, flat, self.replicas.buffers)
         self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
         self.step = 0
-        self.records: list[dict[str, Any]] = []
+        self.records: list[records.Record] = []
         self.sets = {split: self._evaluation_set(split) for split in task.splits}
 
     def advance(self) -> Progress:
-        """Trains up to the next evaluation and scores every split, or pauses on the way there."""
+        """Trains up to the next evaluation and evaluates every split, or pauses on the way."""
         setting = self.setting
         if self.step == 0:
             self._evaluate()
@@ -74,21 +171,18 @@ class SupervisedRun:
             return Progress(self.step, setting.steps)
         self._mark_lost()
         self._evaluate()
-        return Progress(self.step, setting.steps, self._shown())
+        return Progress(self.step, setting.steps, records.medians(self.records, self.step))
 
     def rows(self) -> pd.DataFrame:
-        """Returns the records as rows, each seed's last row telling how it ended."""
-        frames = [self._frame(record) for record in self.records]
-        frames.append(self._final_rows())
-        rows: pd.DataFrame = pd.concat(frames, ignore_index=True)[COLUMNS]
-        return rows.astype({"x": "float64"})
+        """Returns the records as rows, and one row per seed that says how it ended."""
+        return records.rows(self.records, self.seeds, self.diverged, self.step)
 
     def files(self) -> dict[str, bytes]:
-        """Returns the models that the task asks to keep."""
+        """Returns the file of the networks that the task's rule selects, if it has one."""
         return self.keeper.files(self.task.name, self.setting, self.seeds, self.replicas)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing: a supervised run starts no process."""
 
     def state_dict(self) -> dict[str, Any]:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
@@ -105,7 +199,7 @@ class SupervisedRun:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on exactly from a saved state."""
+        """Resumes exactly from a saved state."""
         self.replicas.load(state["flat"], state.get("buffers", {}))
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
@@ -140,7 +234,7 @@ class SupervisedRun:
 
     @torch.no_grad()
     def _update(self, buffers: Tensors | None) -> None:
-        """Takes the optimiser's step; frozen seeds keep parameters, and buffers of before."""
+        """Takes the optimiser's step; frozen seeds keep their parameters and earlier buffers."""
         if buffers is None:
             self.optimiser.step()
             return
@@ -158,7 +252,7 @@ class SupervisedRun:
         return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
     def _freeze(self, sound: Tensor) -> bool:
-        """Freezes the seeds, (R,) of bool, whose gradient is not sound; says if any is frozen."""
+        """Freezes the seeds that are not ``sound``, (R,) of bool; returns whether any is frozen."""
         newly = ~sound.cpu() & (self.diverged < 0)
         self.diverged[newly] = self.step
         return bool((self.diverged >= 0).any())
@@ -168,7 +262,7 @@ class SupervisedRun:
     def _evaluation_set(self, split: str) -> Batch:
         streams = Streams(self.task.name, self.seeds, split)
         batch = self._to_device(self.task.sample(self.setting, split, streams))
-        again = streams.fork(split)  # for what is drawn anew whenever it is read
+        again = streams.fork(split)  # for inputs that are redrawn at each evaluation
         for metric, values in self.task.references(self.setting, split, batch, again).items():
             self._record(split, metric, values)
         return batch
@@ -190,51 +284,7 @@ class SupervisedRun:
                     self._record(split, metric, values, x)
 
     def _record(self, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> None:
-        self.records.append(
-            {
-                "step": self.step,
-                "split": split,
-                "metric": metric,
-                "x": None if x is None else x.detach().double().cpu(),
-                "values": values.detach().double().cpu(),
-            }
-        )
-
-    def _frame(self, record: dict[str, Any]) -> pd.DataFrame:
-        values, x = record["values"], record["x"]
-        points = 1 if x is None else len(x)
-        frame = pd.DataFrame(
-            {
-                "seed": [seed for seed in self.seeds for _ in range(points)],
-                "x": math.nan if x is None else x.repeat(len(self.seeds)).numpy(),
-                "value": values.reshape(-1).numpy(),
-            }
-        )
-        alive = (self.diverged < 0) | (self.diverged >= record["step"])
-        kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
-        return kept.assign(**{k: record[k] for k in ("step", "split", "metric")}, reason=None)
-
-    def _final_rows(self) -> pd.DataFrame:
-        steps = [self.step if at < 0 else at for at in self.diverged.tolist()]
-        reasons = [
-            None
-            if at < 0
-            else f"diverged: loss or gradient not finite, or too large to square, at step {at}"
-            for at in self.diverged.tolist()
-        ]
-        values = [float(reason is None) for reason in reasons]
-        return pd.DataFrame(
-            {"seed": self.seeds, "step": steps, "value": values, "reason": reasons}
-        ).assign(split="train", metric=COMPLETED, x=math.nan)
-
-    def _shown(self) -> dict[str, float]:
-        """Median over seeds of each split's first metric at the last evaluation."""
-        latest = {
-            r["split"]: r
-            for r in reversed(self.records)
-            if r["step"] == self.step and r["x"] is None
-        }
-        return {split: float(record["values"].nanmedian()) for split, record in latest.items()}
+        self.records.append(records.record(self.step, split, metric, values, x))
 
     def _to_device(self, batch: Batch) -> Batch:
         if self.device.type == "cpu":

@@ -23,8 +23,9 @@ HEEDING_CTRL_C = ["env", "--default-signal=INT"]
 # the command, but with states (and so, reports) as often as can be
 EAGER = """
 import functools, sys
-from nalu_ray import runner, tune
-runner.run = functools.partial(runner.run, state_seconds=0.0)
+from nalu_ray import tune
+from nalu_ray.sweep import ray
+ray.run = functools.partial(ray.run, state_seconds=0.0)
 sys.exit(tune.main(sys.argv[1:]))
 """
 

@@ -13,8 +13,7 @@ from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
-from nalu_ray.sweep.presets import expand, load_sweep
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.presets import Resources, expand, load_sweep
 from nalu_ray.sweep.trial_spec import TrialSpec
 
 from .commands import call, rows

@@ -17,8 +17,7 @@ import nalu_ray
 from nalu_ray.results.store.store import Outcome, Store
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import Point
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.presets import Point, Resources
 from nalu_ray.sweep.trial import Trial
 from tests.conftest import FAKE_PACKAGE, PYTHONPATH
 
@@ -93,7 +92,7 @@ def test_what_completed_counts_whatever_the_clock_said(
     list(Trial(spec))
     (seed,) = spec.seeds
     key = (spec.setting_id, seed)
-    assert Store(out).outcomes("fake")[key] == Outcome(*key, True, None)
+    assert Store(out).outcomes("fake")[key] == Outcome(*key, "completed", block=3)
     assert [left.seeds for left in plan(fake, out).trials] == [(1,), (2,)]
 
 

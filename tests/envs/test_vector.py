@@ -93,7 +93,7 @@ def test_equal_to_single_environments_in_the_papers_world(mode: AutoresetMode) -
         assert_same(found, other.step(taken))
         rewards.append(found[1])
     assert 1.0 in np.array(rewards)
-    assert mine._batch.episode.min() > 10
+    assert mine._episodes.episode.min() > 10
 
 
 def two(**arguments: Any) -> TimeGridworldVectorEnv:

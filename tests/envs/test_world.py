@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from envs.time_gridworld import rewards
 from envs.world import World
 
 
@@ -31,10 +32,10 @@ def test_the_defaults_are_the_papers_grid() -> None:
 def test_rewards(reward: Any, expected: list[float]) -> None:
     world = World(reward=reward, m=2.0, c=0.5)
     t = np.array([5, 7, 8, 9, 20])
-    found = world.rewards(np.full(5, 8), t)
+    found = rewards(world, np.full(5, 8), t)
     assert found.tolist() == expected
     assert found.dtype == np.float64
-    assert [float(world.rewards(8, int(one))) for one in t] == expected
+    assert [float(rewards(world, 8, int(time))) for time in t] == expected
 
 
 @pytest.mark.parametrize(

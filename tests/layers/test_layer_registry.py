@@ -166,7 +166,7 @@ def test_a_taken_name_and_a_wrong_factory_are_refused() -> None:
     def shapeless(width: int, hidden_layers: int = 1) -> nn.Module:
         return nn.Identity()
 
-    with pytest.raises(ValueError, match=r"^layer 'nalu' of .* is taken by nalu_ray\.layers\.nac$"):
+    with pytest.raises(ValueError, match=r"^layer 'nalu' of .* is taken by .*\.nalu$"):
         register("nalu", label="Mine")(factory)
     with pytest.raises(TypeError, match=r"^layer 'shapeless': its factory must start with"):
         register("shapeless", label="Shapeless")(shapeless)

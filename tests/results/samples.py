@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nalu_ray.results.analysis import table
+from nalu_ray.results.analysis.groups import Members, sweeps
+from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec, TaskSpecs
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OUTCOMES
 from nalu_ray.results.store.store import Store
 
 OPS = {
@@ -96,7 +99,9 @@ def run(
         for step, value in points.items()
     ]
     final = {"metric": COMPLETED, "split": "train", "step": end, "value": float(reason is None)}
-    rows.append({**base, **final, "reason": reason})
+    ended = COMPLETED if reason is None else reason.partition(":")[0]
+    outcome = ended if ended in OUTCOMES else FAILED
+    rows.append({**base, **final, "outcome": outcome, "reason": reason})
     return pd.DataFrame(rows).reindex(columns=[*COLUMNS, *setting])
 
 
@@ -116,6 +121,11 @@ def frame(*runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([r.dropna(axis=1, how="all") for r in runs], ignore_index=True).reindex(
         columns=list(dict.fromkeys(name for r in runs for name in r.columns))
     )
+
+
+def build_each(spec: TableSpec, rows: pd.DataFrame, members: Members | None = None) -> list[Table]:
+    """A table for each preset and problem of the rows, as the report has them."""
+    return table.build_each(spec, sweeps(spec, rows, members))
 
 
 def full_static(seeds: int = 7, steps: int = 3) -> pd.DataFrame:
@@ -152,7 +162,7 @@ def identity(seeds: int = 20) -> pd.DataFrame:
                 [
                     {"metric": "mse", "split": "interpolation", "value": 0.01 * (1 + slope)},
                     {"metric": "mae", "split": "extrapolation", "value": 490.0 * slope},
-                    {"metric": COMPLETED, "split": "train", "value": 1.0},
+                    {"metric": COMPLETED, "split": "train", "value": 1.0, "outcome": COMPLETED},
                 ]
             ).assign(step=10_000, **base)
             parts += [curve, ends]

@@ -38,8 +38,8 @@ def test_a_row_and_its_outcome_have_the_code(store: Store) -> None:
     put(store, None, {1: 2.0})
     assert shown(store) == {0: (1.0, "one"), 1: (2.0, None)}
     assert store.outcomes("static") == {
-        ("a", 0): Outcome("a", 0, True, None, "one"),
-        ("a", 1): Outcome("a", 1, True, None, None),
+        ("a", 0): Outcome("a", 0, "completed", None, "one"),
+        ("a", 1): Outcome("a", 1, "completed", None, None),
     }
 
 
@@ -94,7 +94,7 @@ def test_a_setting_has_no_field_of_that_name(store: Store) -> None:
 
 
 def test_code_is_no_field_that_tells_settings_apart(store: Store) -> None:
-    from nalu_ray.results.analysis.table import setting_labels
+    from nalu_ray.results.analysis.axes import setting_labels
 
     settings: Any = pd.DataFrame({"setting_id": ["a", "b"], "code": ["x", "y"], "lr": [1, 1]})
     assert setting_labels(settings, []) == {"a": "", "b": ""}

@@ -516,7 +516,7 @@ def test_a_trial_writes_the_types_of_its_task(fake: Any, tmp_path: Path) -> None
     for rate in (None, 1):
         setting = fake.setting_type() if rate is None else fake.setting_type(lr=rate)
         list(Trial(TrialSpec(
-            task="fake", setting=setting.model_dump(mode="json"), setting_id=setting.id,
+            task="fake", setting=setting, setting_id=setting.id,
             seeds=(0,), label="fake", steps=fake.steps(setting), out=str(tmp_path),
         )))  # fmt: skip
     schemas = [pq.read_schema(path) for path in (tmp_path / "fake").glob("*.parquet")]

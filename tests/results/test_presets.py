@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from nalu_ray import report
+from nalu_ray import registry, report
 from nalu_ray.results.analysis.curves import panels
 from nalu_ray.results.analysis.groups import sweeps
 from nalu_ray.results.analysis.paired import paired
-from nalu_ray.results.analysis.table import Table, build, build_each
+from nalu_ray.results.analysis.table import Table, build
 from nalu_ray.results.output.figures import draw
 from nalu_ray.results.output.formats import FORMATS, tidy
 from nalu_ray.results.output.grid import captions, spread, statistics
@@ -24,7 +24,7 @@ from nalu_ray.results.output.save import Stored, present
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, TaskSpecs
 from nalu_ray.results.store.store import Store
-from tests.results.samples import TABLE_7, fill, frame, full_static, mse, run
+from tests.results.samples import TABLE_7, build_each, fill, frame, full_static, mse, run
 
 LAPTOP = {"preset": "laptop", "changes": "{}"}
 SMOKE = {"preset": "smoke", "changes": "{}"}
@@ -330,8 +330,15 @@ def test_the_random_column_is_of_one_declared_model_and_named() -> None:
     # without a declaration it is still never of two models
     loose = build(spec.model_copy(update={"reference_by": ()}), rows)
     assert loose.cells["add", "random", "extrapolation"].value == 30.0
-    (one,) = build_each(spec, rows[rows["hidden"] == 2])
-    assert "Random: median random_mse over the seeds of one setting." in whole(one)
+    (one,) = build_each(spec, rows[rows["hidden"] == 64])
+    assert "Random: median random_mse of hidden=64 over the seeds of one setting." in whole(one)
+
+
+@pytest.mark.parametrize("name", ["static", "recurrent"])
+def test_only_the_note_says_which_model_the_random_column_is_of(name: str) -> None:
+    """A caption lists the values of all settings, of which the column has one."""
+    for spec in registry.task(name).tables:
+        assert not any(f"{{{field}}}" in spec.caption for field in spec.reference_by), spec.name
 
 
 def test_a_cell_that_lost_all_seeds_before_a_reference_was_logged_says_so() -> None:

@@ -13,14 +13,13 @@ from rich.console import Console
 
 from nalu_ray import registry
 from nalu_ray.report import main
-from nalu_ray.results.analysis.problems import problems
-from nalu_ray.results.analysis.table import build_each
+from nalu_ray.results.analysis.groups import problems
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.save import file_name, present
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec, TaskSpecs
 from nalu_ray.results.store.store import Store
-from tests.results.samples import fill, frame, mse, run
+from tests.results.samples import build_each, fill, frame, mse, run
 
 FIELDS = ("inputs", "train_range", "test_range")
 WIDE = {"inputs": 100, "train_range": "[0.0, 1.0]", "test_range": "[0.0, 3.0]"}

@@ -107,7 +107,7 @@ def test_what_is_no_file_is_left(store: Store, make: Any) -> None:
 def spec(task: Any, out: Path, steps: int = 4) -> TrialSpec:
     setting = task.setting_type(steps=steps)
     return TrialSpec(
-        task="fake", setting=setting.model_dump(mode="json"), setting_id=setting.id, seeds=(0, 1),
+        task="fake", setting=setting, setting_id=setting.id, seeds=(0, 1),
         label="a label", steps=steps, out=str(out),
     )  # fmt: skip
 

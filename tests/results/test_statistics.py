@@ -6,18 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nalu_ray.results.analysis.selection import select
 from nalu_ray.results.analysis.statistics import (
     Interval,
     Rate,
-    bootstrap_interval,
     median_interval,
-    perturbed_mse,
-    select,
-    solved_at,
-    sparsity_error,
     success_rate,
     wilson_interval,
 )
@@ -56,6 +53,14 @@ def test_wilson_contains_the_rate_and_mirrors(n: int, data: st.DataObject, level
     assert high <= wider[1]
 
 
+@settings(deadline=None)
+@given(st.integers(1, 500), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
+def test_wilson_is_scipys(n: int, data: st.DataObject, level: float) -> None:
+    successes = data.draw(st.integers(0, n))
+    expected = scipy.stats.binomtest(successes, n).proportion_ci(level, method="wilson")
+    assert wilson_interval(successes, n, level) == pytest.approx(tuple(expected), abs=1e-12)
+
+
 def test_success_rate_counts_and_keeps_its_interval() -> None:
     assert success_rate([True, False, 1, 0.0]) == Rate(2, 4, 0.5, *wilson_interval(2, 4))
     assert success_rate(np.array([True, True])).rate == 1.0
@@ -89,6 +94,17 @@ def test_median_interval_uses_the_tabulated_order_statistics(
     assert got.confidence == pytest.approx(confidence, abs=5e-5)
 
 
+@pytest.mark.parametrize("n", [6, 7, 10, 20, 61, 300])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_median_interval_is_scipys(n: int, level: float) -> None:
+    values = np.random.default_rng(n).exponential(size=n)
+    low, high = scipy.stats.quantile_test(values).confidence_interval(level)
+    got = median_interval(values, level)
+    assert (got.low, got.high) == (low, high)
+    covered = 1 - 2 * scipy.stats.binom.cdf((values < got.low).sum(), n, 0.5)
+    assert got.confidence == pytest.approx(covered, abs=1e-12)
+
+
 def test_median_interval_takes_diverged_runs_but_no_gaps() -> None:
     assert median_interval([1, 2, 3, 4, 5, 6, INF]) == Interval(4, 1, INF, 1 - 2 / 128)
     for values in ([], [1.0, NAN]):
@@ -110,39 +126,6 @@ def test_median_interval_brackets_and_widens(values: list[float], level: float) 
     narrow, wide = median_interval(values, level), median_interval(values, (1 + level) / 2)
     assert wide.low <= narrow.low <= narrow.estimate <= narrow.high <= wide.high
     assert narrow.confidence >= level or (narrow.low, narrow.high) == (min(values), max(values))
-
-
-def test_bootstrap_is_seeded_and_near_the_normal_interval() -> None:
-    values = np.random.default_rng(2).normal(3.0, 1.0, 400)
-    first = bootstrap_interval(values, np.mean, np.random.default_rng(0))
-    again = bootstrap_interval(values, np.mean, np.random.default_rng(0))
-    other = bootstrap_interval(values, np.mean, np.random.default_rng(1))
-    assert first == again != other
-    half = 1.96 * values.std() / 20
-    assert first.estimate == pytest.approx(values.mean())
-    assert (first.low, first.high) == pytest.approx(
-        (values.mean() - half, values.mean() + half), abs=0.02
-    )
-
-
-def test_bootstrap_narrows_with_less_confidence_and_draws_whole_rows() -> None:
-    rows = np.repeat(np.arange(30.0)[:, None], 2, axis=1)
-
-    def mean_of_equal_columns(sample: np.ndarray) -> float:
-        assert sample.shape == (30, 2)
-        assert (sample[:, 0] == sample[:, 1]).all()
-        return float(sample.mean())
-
-    wide, narrow = (
-        bootstrap_interval(rows, mean_of_equal_columns, np.random.default_rng(0), level, 300)
-        for level in (0.95, 0.5)
-    )
-    assert wide.low < narrow.low < narrow.high < wide.high
-
-
-def test_bootstrap_passes_infinities_through() -> None:
-    got = bootstrap_interval([1.0, 2.0, INF], np.median, np.random.default_rng(0))
-    assert (got.estimate, got.low, got.high) == (2.0, 1.0, INF)
 
 
 def test_select_takes_the_lowest_finite_row_and_the_lowest_seed_of_ties() -> None:
@@ -182,66 +165,3 @@ def test_select_finds_each_groups_minimum(rows: list[tuple[int, int, float]]) ->
     }
     got = select(frame, "error", ["group"])
     assert {row.group: (row.error, row.seed) for row in got.itertuples()} == expected
-
-
-def test_solved_at_follows_the_protocol() -> None:
-    log = pd.DataFrame(
-        [
-            # Solved where interpolation is best (step 3), below the threshold since step 2.
-            (0, 3, 0.1, 0.5),
-            (0, 1, 0.3, 2.0),
-            (0, 2, 0.2, 0.9),
-            # Below at step 1, but not at its best interpolation step.
-            (1, 1, 0.3, 0.5),
-            (1, 2, 0.1, 1.5),
-            # Equal is not below.
-            (2, 1, 0.1, 1.0),
-            # Never finite; and finite in interpolation only.
-            (3, 1, NAN, NAN),
-            (4, 1, 0.1, NAN),
-            # Equal interpolation: the earlier step counts.
-            (5, 2, 0.1, 0.5),
-            (5, 1, 0.1, 1.5),
-        ],
-        columns=["seed", "step", "interpolation", "extrapolation"],
-    ).assign(threshold=1.0)
-    got = solved_at(log, ["seed"])
-    assert list(got) == ["seed", "solved", "solved_at"]
-    assert list(got["seed"]) == [0, 1, 2, 3, 4, 5]
-    assert list(got["solved"]) == [True, False, False, False, False, False]
-    assert got["solved"].dtype == bool
-    assert got["solved_at"].to_list() == pytest.approx([2, NAN, NAN, NAN, NAN, NAN], nan_ok=True)
-
-
-def test_perturbed_mse_by_hand() -> None:
-    """x = (4, 1, 2), a = 4, b = 6, eps = 0.1: 3.6 + 0.3 = 3.9 and 0.9 * 6 + 0.1 * 1 = 5.5."""
-    x, mask_a, mask_b = [[4.0, 1.0, 2.0]], [1, 0, 0], [1, 0, 1]
-    expected = {
-        "a": (4 - 3.9) ** 2,
-        "add": (10 - 9.4) ** 2,
-        "sub": (-2 + 1.6) ** 2,
-        "mul": (24 - 3.9 * 5.5) ** 2,
-        "div": (4 / 6 - 3.9 / 5.5) ** 2,
-        "square": (16 - 3.9**2) ** 2,
-        "sqrt": (2 - math.sqrt(3.9)) ** 2,
-    }
-    got = {op: perturbed_mse(op, x, mask_a, mask_b, eps=0.1) for op in expected}
-    assert got == pytest.approx(expected)
-    with pytest.raises(ValueError, match=r"'pow'.*sqrt"):
-        perturbed_mse("pow", x, mask_a, mask_b)
-
-
-def test_sparsity_error_is_that_of_the_worst_weight() -> None:
-    assert sparsity_error([[1.0, 0.0], [-1.0, 0.9]], [0.2]) == pytest.approx(0.2)
-    assert sparsity_error([-0.5]) == 0.5
-    assert sparsity_error([3.0]) == 2.0
-    assert math.isnan(sparsity_error([0.0, NAN]))
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(-1, 1), min_size=1), st.randoms())
-def test_sparsity_error_of_bounded_weights(weights: list[float], random: object) -> None:
-    error = sparsity_error(weights)
-    assert 0 <= error <= 0.5
-    assert sparsity_error([-weight for weight in weights]) == error
-    assert sparsity_error(*[[weight] for weight in reversed(weights)]) == error

@@ -71,7 +71,9 @@ def test_what_is_written_comes_back(store: Store) -> None:
     assert set(frame["lr"]) == {0.1}
     assert frame["reason"].isna().all()
     assert frame["x"].isna().all()
-    assert store.outcomes("static") == {("a", s): Outcome("a", s, True, None) for s in (0, 1)}
+    assert store.outcomes("static") == {
+        ("a", s): Outcome("a", s, "completed", block=2) for s in (0, 1)
+    }
     assert store.manifests("static") == [{"commit": "c"}]
     assert name.startswith("a-")
     assert store.tasks() == ["static"]
@@ -182,9 +184,47 @@ def test_a_completed_seed_wins_over_a_failed_one(store: Store, failed_first: boo
     ]
     for attempt in attempts if failed_first else attempts[::-1]:
         attempt()
-    assert store.outcomes("static") == {("a", 0): Outcome("a", 0, True, None)}
+    assert store.outcomes("static") == {("a", 0): Outcome("a", 0, "completed")}
     assert errors(store.load("static")) == {0: 1.0}
     assert store.load("static")["step"].unique().tolist() == [100]
+
+
+def test_an_outcome_of_before_the_column_is_read_from_its_reason(store: Store) -> None:
+    reasons = {
+        None: "completed",
+        "diverged: at step 3": "diverged",
+        "oom: 2 seeds at once did not fit, reserved: nothing": "out_of_memory",
+        "ValueError: oom: 4 seeds": "failed",
+        "oom: in words": "failed",
+    }
+    for seed, reason in enumerate(reasons):  # rows without the column, as a task may give them
+        put(store, {seed: 1.0}, ok=reason is None, reason=reason)
+    before = strip(store, "outcome")
+    assert "outcome" not in before
+    for _ in range(2):
+        ended = {o.seed: o.status for o in Store(store.out).outcomes("static").values()}
+        assert [ended[seed] for seed in range(5)] == list(reasons.values())
+    frame = Store(store.out).load("static").sort_values("seed")
+    assert frame[frame["metric"] == "mse"]["outcome"].isna().all()
+    assert list(frame[frame["metric"] == "completed"]["outcome"]) == list(reasons.values())
+
+
+def strip(store: Store, column: str) -> list[str]:
+    """Makes a store's files those of a program that did not have the column; returns the rest."""
+    names: list[str] = []
+    for path in Path(store.out, "static").glob("*.parquet"):
+        table = pq.read_table(path).drop_columns([column])
+        path.write_bytes(files.encode(table))
+        names = table.column_names
+    return names
+
+
+def test_an_outcome_that_a_row_gives_counts_whatever_its_reason_says(store: Store) -> None:
+    given = rows({0: 1.0, 1: 2.0}, ok=False, reason="diverged: no")
+    given["outcome"] = [None, "out_of_memory", None, "anything"]
+    store.write({"layer": "nac", "lr": 0.1}, KEY, given, {})
+    ended = {o.seed: (o.status, o.block) for o in store.outcomes("static").values()}
+    assert ended == {0: ("out_of_memory", 2), 1: ("diverged", 2)}
 
 
 def test_of_failed_attempts_the_last_one_counts(store: Store) -> None:

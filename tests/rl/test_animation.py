@@ -13,7 +13,7 @@ from envs import World
 from nalu_ray.errors import ConfigError
 from nalu_ray.rl import animation
 from nalu_ray.rl.agent.stored import Agent
-from nalu_ray.rl.playback import Moment, play
+from nalu_ray.rl.animation import Moment, play
 from tests.rl.scripted import scripted
 
 WORLD = World(size=3, cell_pixels=4, instructions=(3, 5), time_limit=8)

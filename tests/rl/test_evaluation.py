@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from envs import TimeGridworldEnv, World
+from envs.time_gridworld import rewards
 from nalu_ray.rl.agent.network import Network, NetworkConfig
 from nalu_ray.rl.agent.stored import Agent, build_network
 from nalu_ray.rl.evaluation import METRICS, episodes, per_instruction, shares
@@ -34,7 +35,7 @@ def test_walking_straight_arrives_after_the_distance() -> None:
     assert played["distance"].between(1, 6).all()
     assert played["distance"].nunique() == 6
     assert (played["arrival"] == played["distance"]).all()
-    wanted = WORLD.rewards(played["instruction"], played["distance"])
+    wanted = rewards(WORLD, played["instruction"], played["distance"])
     assert np.array_equal(played["reward"], wanted)
     found = per_instruction(played, 10)
     for t, group in played.groupby("instruction"):

@@ -59,7 +59,7 @@ def test_loss_by_hand(kind: str) -> None:
     with torch.no_grad():
         logits, values, _ = network(
             network.vision.numbered(torch.tensor(data.frames)),
-            torch.tensor(data.told),
+            torch.tensor(data.instruction),
             torch.tensor(data.keep).float(),
             torch.tensor(data.state),
         )
@@ -271,10 +271,10 @@ def test_a_saved_state_does_not_change() -> None:
     assert int(saved["optimiser"]["state"][0]["step"]) == 1
 
 
-@pytest.mark.parametrize(("name", "count"), [("impala", 7), ("a3c", 6)])
-def test_batches_move_to_the_device(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH
+def test_batches_move_to_the_device(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tensor of the loss is made on the learner's device; here one without numbers."""
-    built, data = learner(config(name)), rollout(config(name))
+    built, data = learner(config(kind)), rollout(config(kind))
     built.network.to("meta")
     built._device = torch.device("meta")
     made: list[str] = []
@@ -290,5 +290,5 @@ def test_batches_move_to_the_device(name: str, count: int, monkeypatch: pytest.M
     monkeypatch.setattr(torch, "tensor", noting)
     monkeypatch.setattr(built.network.vision, "numbered", seen)
     loss, _ = built._loss(data, 0)
-    assert made == ["meta"] * count
+    assert made == ["meta"] * 7
     assert loss.device == built._device

@@ -11,8 +11,7 @@ from rich.console import Console
 from envs import TimeGridworldEnv, World
 from envs.world import ACTIONS
 from nalu_ray.rl.agent.stored import Agent, Player
-from nalu_ray.rl.board import board, ending, line, picture
-from nalu_ray.rl.playback import Moment, play
+from nalu_ray.rl.animation import Moment, board, board_grid, ending, line, play
 from tests.rl.scripted import scripted
 
 WORLD = World(size=4, cell_pixels=4, walls=((1, 1),), instructions=(3, 6), time_limit=8)
@@ -135,8 +134,8 @@ def test_a_board() -> None:
     assert end.count("\n") == text.count("\n")  # nothing jumps
 
 
-def test_colours_of_the_picture() -> None:
-    text = picture(WORLD, 4 * WORLD.cells + 5)
+def test_colours_of_the_board_grid() -> None:
+    text = board_grid(WORLD, 4 * WORLD.cells + 5)
     rows = text.plain.split("\n")
     assert [len(row) for row in rows] == [12] * 6
     places: dict[str, list[tuple[int, int]]] = {}

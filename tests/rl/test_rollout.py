@@ -17,7 +17,7 @@ from nalu_ray.rl.rollout import Collector, Rollout
 
 RULES: dict[str, Any] = {"size": 3, "instructions": (2, 5), "time_limit": 6, "show": "first"}
 COUNT, LENGTH = 7, 40
-FIELDS = ("frames", "told", "keep", "actions", "log_probs", "rewards", "state")
+FIELDS = ("frames", "instruction", "keep", "actions", "log_probs", "rewards", "state")
 
 
 def collector(seed: int | None = 0, index: int = 0, length: int = LENGTH) -> Collector:
@@ -44,7 +44,7 @@ def test_shapes_and_types(network: Network) -> None:
     assert made.version == 3
     assert made.steps == LENGTH * COUNT
     assert (made.frames.shape, made.frames.dtype) == ((LENGTH + 1, COUNT), np.int32)
-    assert (made.told.shape, made.told.dtype) == ((LENGTH + 1, COUNT), np.float32)
+    assert (made.instruction.shape, made.instruction.dtype) == ((LENGTH + 1, COUNT), np.float32)
     assert (made.keep.shape, made.keep.dtype) == ((LENGTH + 1, COUNT), np.bool_)
     assert (made.actions.shape, made.actions.dtype) == ((LENGTH, COUNT), np.int8)
     assert (made.log_probs.shape, made.log_probs.dtype) == ((LENGTH, COUNT), np.float32)
@@ -65,10 +65,10 @@ def test_replayed_by_the_rules(network: Network) -> None:
         t, asked = 0, 0.0
         for step in range(LENGTH):
             if not made.keep[step, i]:
-                t, asked = 0, made.told[step, i]
+                t, asked = 0, made.instruction[step, i]
                 assert 2 <= asked <= 5
             else:
-                assert made.told[step, i] == 0
+                assert made.instruction[step, i] == 0
             t += 1
             arrived = after[step, i] == target[step, i]
             assert made.done[step, i] == (arrived or t == 6)
@@ -86,7 +86,7 @@ def test_log_probabilities_are_the_policys(network: Network) -> None:
     with torch.no_grad():
         logits, _, last = network(
             network.vision.numbered(torch.from_numpy(made.frames)),
-            torch.from_numpy(made.told),
+            torch.from_numpy(made.instruction),
             torch.from_numpy(made.keep).float(),
             torch.from_numpy(made.state),
         )
@@ -102,7 +102,7 @@ def test_actions_are_drawn_by_the_policy(network: Network) -> None:
     with torch.no_grad():
         logits, _, _ = network(
             network.vision.numbered(torch.from_numpy(made.frames)),
-            torch.from_numpy(made.told),
+            torch.from_numpy(made.instruction),
             torch.from_numpy(made.keep).float(),
             torch.from_numpy(made.state),
         )
@@ -159,7 +159,7 @@ def test_ended_episodes(network: Network) -> None:
         start = step
         while made.keep[start, i]:
             start -= 1
-        t, asked = step - start + 1, made.told[start, i]
+        t, asked = step - start + 1, made.instruction[start, i]
         agent, target = divmod(int(made.frames[start, i]), world.cells)
         at, goal = divmod(int(made.frames[step, i]), world.cells)
         came = world.moves[at, made.actions[step, i]] == goal

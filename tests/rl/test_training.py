@@ -153,7 +153,7 @@ def test_states_that_do_not_fit(kind: str, build: Any) -> None:
     saved = save(algorithm)
     with pytest.raises(ValueError, match="no state"):
         load(algorithm, {})
-    with pytest.raises(ValueError, match="state of 9 environments a runner, not 8"):
+    with pytest.raises(ValueError, match="state of 9 environments per runner, not 8"):
         load(algorithm, {**saved, "envs": 9})
     wide = build(config(kind).rl_module(model_config={**NETWORK, "hidden": 4}))
     with pytest.raises(RuntimeError, match="size mismatch"):

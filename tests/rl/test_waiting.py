@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nalu_ray.rl.rllib.waiting import Patience
+from nalu_ray.rl.rllib.env_runner import Patience
 
 
 class Group:
@@ -39,7 +39,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     group.alive = 0
     patience.check()
     patience.check()
-    with pytest.raises(RuntimeError, match="no environment runner is left"):
+    with pytest.raises(RuntimeError, match="all environment runners are gone"):
         patience.check()
     assert slept == [1, 1, 1]
 

@@ -16,7 +16,7 @@ import pytest
 from nalu_ray import tune
 from nalu_ray.command.words import Exit
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.streams import Forgiving, forgiving
+from nalu_ray.sweep.stdio import Stream, lasting
 from nalu_ray.sweep.trial import Trial
 from tests.conftest import PYTHONPATH
 
@@ -176,7 +176,7 @@ def test_a_warning_or_a_print_without_a_reader_fails_no_seed(
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", stream)
             patch.setattr(sys, "stderr", stream)
-            with forgiving():
+            with lasting():
                 *_, last = Trial(spec(fake, tmp_path, wrong="warn"))
         assert dict(last.failed) == {}
 
@@ -195,9 +195,9 @@ def test_the_command_without_a_reader_stores_its_rows(closed: str, tmp_path: Pat
     assert outcomes() == dict.fromkeys(range(3), True)
 
 
-def test_a_forgiving_stream_is_the_inner_one_otherwise(tmp_path: Path) -> None:
+def test_a_lasting_stream_is_the_inner_one_otherwise(tmp_path: Path) -> None:
     with open(tmp_path / "file", "w") as file:
-        stream = Forgiving(file)
+        stream = Stream(file)
         assert stream.write("abc") == 3
         stream.flush()
         assert (stream.name, stream.isatty()) == (file.name, False)

@@ -59,7 +59,7 @@ def test_every_node_that_differs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
         f"node 10.0.0.1 has nalu_ray 0.0.9, this command {__version__}: install the same version "
         "on every node",
         f"node 10.0.0.2 has other code (digest abc) of nalu_ray {__version__} than this command "
-        f"({HERE.code}): copy one state of it to all",
+        f"({HERE.code}): copy the same code to every node",
         f"node 10.0.0.3 does not see {tmp_path}: rows are written where trials run, so --out must "
         "be a shared folder or a URI such as s3://bucket/results",
         "node 10.0.0.4 cannot run trials: ModuleNotFoundError: No module named 'nalu_ray'",
@@ -76,16 +76,27 @@ def test_the_digest_is_of_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (other / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(other.parent)
     monkeypatch.delitem(sys.modules, "envs", raising=False)
-    assert nodes._probe()("/")[1] == code_digest.__wrapped__()
+
+    def digest() -> str:
+        code_digest.cache_clear()
+        return nodes._probe()("/")[1]
+
+    assert digest() == HERE.code
     for package in ("envs", "nalu_ray"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("")
     monkeypatch.setattr(nalu_ray, "__file__", str(tmp_path / "nalu_ray" / "__init__.py"))
-    digests = [nodes._probe()("/")[1]]
+    digests = [digest()]
     (tmp_path / "envs" / "__init__.py").write_text("x = 1")
-    digests.append(nodes._probe()("/")[1])
-    assert digests[1] == code_digest.__wrapped__()
+    digests.append(digest())
     (tmp_path / "envs" / "notes.txt").write_text("no code")
-    digests.append(nodes._probe()("/")[1])
+    digests.append(digest())
+    monkeypatch.undo()
+    code_digest.cache_clear()
     assert digests[0] != digests[1] == digests[2]
     assert HERE.code not in digests
+
+
+def test_a_node_whose_version_has_no_digest_still_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nalu_ray.sweep.provenance", None)
+    assert nodes._probe()("/") == (__version__, "unknown", True)

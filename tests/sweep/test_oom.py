@@ -1,4 +1,4 @@
-"""Errors that mean memory ran out, and the reason that the plan reads again."""
+"""Errors that mean memory ran out, and the reason that is stored."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 
 from nalu_ray.sweep import oom
 from nalu_ray.sweep.trial_spec import TrialSpec
+from nalu_ray.task import Setting
 
 
 class OutOfMemoryError(Exception):
@@ -25,7 +26,7 @@ RAYS = OutOfMemoryError(
 
 def spec(seeds: int, memory: int = 0, gpus: float = 0) -> TrialSpec:
     return TrialSpec(
-        task="t", setting={}, setting_id="a", seeds=tuple(range(seeds)), label="t", steps=1,
+        task="t", setting=Setting(), setting_id="a", seeds=tuple(range(seeds)), label="t", steps=1,
         out="o", memory=memory, gpus=gpus,
     )  # fmt: skip
 
@@ -50,6 +51,7 @@ def test_what_torch_raises_on_a_cpu() -> None:
 def test_is_oom(error: BaseException | None, meant: bool) -> None:
     assert oom.is_oom(error) == meant
     assert (oom.reason(spec(3), error) is not None) == meant
+    assert oom.outcome(error) == ("out_of_memory" if meant else "failed")
 
 
 def test_the_reason_says_how_much_for_how_many_and_what_to_do() -> None:
@@ -69,12 +71,5 @@ def test_what_a_stopped_task_had() -> None:
 
 
 @pytest.mark.parametrize(("seeds", "next_width"), [(1, 1), (2, 1), (9, 4), (1000, 500)])
-def test_the_reason_is_read_again(seeds: int, next_width: int) -> None:
-    block = oom.block(oom.reason(spec(seeds), MemoryError()))
-    assert block == seeds
-    assert oom.retry_width(block) == next_width
-
-
-@pytest.mark.parametrize("text", [None, "", "diverged at step 3", "ValueError: oom: 4 seeds"])
-def test_other_reasons_are_none(text: str | None) -> None:
-    assert oom.block(text) is None
+def test_the_next_block_is_half_as_large(seeds: int, next_width: int) -> None:
+    assert oom.retry_width(seeds) == next_width

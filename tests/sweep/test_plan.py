@@ -9,13 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nalu_ray.errors import ConfigError
+from nalu_ray.results.store.rows import COMPLETED, FAILED, OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
-from nalu_ray.sweep import oom
-from nalu_ray.sweep.machine import GIB, Capacity, Node, this_machine
-from nalu_ray.sweep.placement import WORKER_BYTES, crowded, shared, widest
+from nalu_ray.sweep.machine import (
+    GIB,
+    WORKER_BYTES,
+    Capacity,
+    Node,
+    crowded,
+    shared,
+    this_machine,
+    widest,
+)
 from nalu_ray.sweep.plan import Job, Plan, blocks, describe_seeds, make_plan
-from nalu_ray.sweep.presets import Point
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.presets import Point, Resources
 
 BIG = 1024 * GIB
 
@@ -49,7 +56,7 @@ def sizes(made: Plan) -> list[int]:
 
 def store(point: Point, *seeds: int, ok: bool = True) -> dict[tuple[str, int], Outcome]:
     sid = point.setting.id
-    return {(sid, s): Outcome(sid, s, ok, None if ok else "bad") for s in seeds}
+    return {(sid, s): Outcome(sid, s, COMPLETED if ok else FAILED) for s in seeds}
 
 
 # -- what is missing -------------------------------------------------------------------------------
@@ -79,18 +86,17 @@ def test_a_block_that_ran_out_of_memory_is_tried_again_by_halves(fake: Any) -> N
     wanted = points(fake, 2, 12)
     (trial, other) = plan(fake, wanted, capacity(1)).trials
     assert len(trial.seeds) == len(other.seeds) == 12
-    reason = oom.reason(trial.model_copy(update={"seeds": tuple(range(8))}), MemoryError())
     sid = trial.setting_id
-    stored = {(sid, seed): Outcome(sid, seed, False, reason) for seed in range(8)}
+    stored = {(sid, seed): Outcome(sid, seed, OUT_OF_MEMORY, block=8) for seed in range(8)}
     again = plan(fake, wanted, capacity(1), stored, rerun_failed=True)
     assert {len(t.seeds) for t in again.trials if t.setting_id == sid} == {4}
     assert [len(t.seeds) for t in again.trials if t.setting_id != sid] == [12]
     # seeds that are new are not put into the block that failed either
     left = plan(fake, wanted, capacity(1), stored)
     assert [t.seeds for t in left.trials if t.setting_id == sid] == [(8, 9, 10, 11)]
-    done = {key: Outcome(sid, key[1], True, None) for key in stored}
+    done = {key: Outcome(sid, key[1], COMPLETED, block=8) for key in stored}
     assert 4 in [len(t.seeds) for t in plan(fake, wanted, capacity(1), done).trials]
-    worse = {**stored, (sid, 3): Outcome(sid, 3, False, "oom: 1 seed did not fit, reserved: x")}
+    worse = {**stored, (sid, 3): Outcome(sid, 3, OUT_OF_MEMORY, block=1)}
     alone = plan(fake, wanted, capacity(1), worse, rerun_failed=True)
     assert {len(t.seeds) for t in alone.trials if t.setting_id == sid} == {1}
 

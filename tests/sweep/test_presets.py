@@ -12,8 +12,7 @@ import yaml
 from pydantic import Field
 
 from nalu_ray.errors import ConfigError, did_you_mean
-from nalu_ray.sweep.presets import Preset, expand, load_sweep, parse_seeds
-from nalu_ray.sweep.resources import Resources
+from nalu_ray.sweep.presets import Preset, Resources, expand, load_sweep, parse_seeds
 from nalu_ray.task import Setting
 from nalu_ray.training.fields import Range
 

@@ -22,9 +22,8 @@ from nalu_ray import registry, tune
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
-from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.presets import Point, Resources
 from nalu_ray.sweep.progress import Board
-from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import Trial
 from nalu_ray.sweep.trial_spec import TrialSpec
 from nalu_ray.training import supervised
@@ -282,7 +281,7 @@ def test_a_node_that_comes_with_other_code_ends_the_sweep(
     code, text = call(f"fake layer=a lr=1 seeds=1 --address {cluster} -q", capsys)
     assert code == 3
     assert "has other code" in text
-    assert "than this command (abc): copy one state of it to all; what was finished" in text
+    assert "than this command (abc): copy the same code to every node; what was finished" in text
     assert files() == set()
 
 
@@ -315,7 +314,7 @@ def test_what_a_block_takes_of_a_gpu(
     job = Job("results", Resources(gpus_per_trial=1), 1.0)
     machine = Capacity("test", (Node(1, 1, 8 * GIB),))
     (spec,) = make_plan(fake, [Point(setting=setting, seeds=(0, 1))], {}, job, machine).trials
-    assert _measure(spec.model_dump()) == (7, 10)
+    assert _measure(spec) == (7, 10)
     assert len(marks("step", tmp_path)) == 1
     assert not Path("results").exists()
 
@@ -345,7 +344,7 @@ def test_a_block_is_measured_from_its_start_to_an_evaluation(
         if report.step == 6:
             break
     evaluated.clear()
-    _measure(spec.model_dump())
+    _measure(spec)
     assert evaluated == [0, 4]
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from nalu_ray.command import stdio, words
-from nalu_ray.command.stdio import Stream
+from nalu_ray.command import words
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep import stdio
 from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.stdio import Stream
 from tests.conftest import PYTHONPATH
 
 PYTHON = sys.executable

@@ -37,6 +37,17 @@ def beside(other: BaseException) -> ValueError:
         return error
 
 
+def hidden(other: BaseException) -> ValueError:
+    """An error that was raised while another was handled, and that does not show it."""
+    try:
+        try:
+            raise other
+        except type(other):
+            raise ValueError("cannot save") from None
+    except ValueError as error:
+        return error
+
+
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/disk/file")
 
 
@@ -47,6 +58,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/disk/file")
         *(OSError(getattr(errno, name), "x") for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO")),
         caused(FULL),
         beside(FULL),
+        hidden(FULL),
         caused(beside(StoreError("cannot write"))),
         pa.ArrowInvalid("IOError: Error writing bytes to file. Detail: No space left on device"),
         RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"),

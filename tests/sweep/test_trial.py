@@ -17,13 +17,12 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from pydantic import ValidationError
 
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COMPLETED, Store, StoreError
-from nalu_ray.sweep.machine import GIB
+from nalu_ray.sweep.machine import GIB, WORKER_BYTES, NodeError, check_node
 from nalu_ray.sweep.messages import Messages
-from nalu_ray.sweep.node import NodeError, check_node
-from nalu_ray.sweep.placement import WORKER_BYTES
 from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.trial import Trial, TrialSpec
 from tests.conftest import PYTHONPATH
@@ -33,7 +32,7 @@ def spec(task: Any, out: Path, seeds: tuple[int, ...] = (0, 1, 2), **values: Any
     setting = task.setting_type(**values)
     return TrialSpec(
         task=task.name,
-        setting=setting.model_dump(mode="json"),
+        setting=setting,
         setting_id=setting.id,
         seeds=seeds,
         label="a label",
@@ -66,7 +65,7 @@ def test_a_trial_stores_its_rows_and_says_so(fake: Any, tmp_path: Path) -> None:
 def test_the_manifest_tells_how_the_rows_came_about(fake: Any, tmp_path: Path) -> None:
     list(Trial(spec(fake, tmp_path)))
     (manifest,) = Store(str(tmp_path)).manifests("fake")
-    assert manifest["spec"]["setting"] == spec(fake, tmp_path).setting
+    assert manifest["spec"]["setting"] == spec(fake, tmp_path).setting.model_dump(mode="json")
     assert manifest["spec"]["seeds"] == [0, 1, 2]
     assert manifest["versions"]["torch"] == version("torch")
     assert "--out s3://***@bucket/x" in manifest["spec"]["command"]
@@ -146,18 +145,18 @@ def test_the_half_state_of_a_killed_writer_goes_with_its_trial(fake: Any, tmp_pa
 
 def test_a_node_with_other_code_is_refused(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path)
-    check_node(made)
-    check_node(made.model_copy(update={"code": code_digest()}))
+    check_node(made.out, made.mark, "")
+    check_node(made.out, "", code_digest())
     with pytest.raises(NodeError, match=f"other code .digest {code_digest()}. than this .*abc"):
-        check_node(made.model_copy(update={"code": "abc"}))
+        check_node(made.out, "", "abc")
 
 
 def test_a_node_that_does_not_see_the_results_is_refused(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path / "results").model_copy(update={"mark": ".tune/x/mark"})
     with pytest.raises(NodeError, match=r"does not see .*results .* must be a shared folder"):
-        check_node(made)
+        check_node(made.out, made.mark, "")
     Store(made.out).put(f"{made.out}/.tune/x/mark", b"")
-    check_node(made)
+    check_node(made.out, made.mark, "")
     list(Trial(made))
     assert len(stored(tmp_path / "results")) == 6
     (manifest,) = Store(made.out).manifests("fake")
@@ -245,11 +244,25 @@ def test_the_state_of_other_code_outlives_a_trial_that_fails(
     assert next(iter(Trial(made, report_seconds=0))).resumed == 4
 
 
-def test_a_trial_whose_code_cannot_be_told_fails_with_its_reason(fake: Any, tmp_path: Path) -> None:
-    made = spec(fake, tmp_path).model_copy(update={"setting": {"lr": "fast"}})
-    *_, last = Trial(made)
-    assert "lr" in last.failed[0]
+def test_a_trial_whose_code_has_no_digest_is_stored_without(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(task: Any, setting: Any) -> str:
+        raise ImportError("a layer of another package")
+
+    monkeypatch.setattr("nalu_ray.sweep.trial.numbers_digest", fail)
+    *_, last = Trial(spec(fake, tmp_path))
+    assert dict(last.failed) == {}
     assert stored(tmp_path).code.isna().all()
+
+
+def test_a_spec_comes_back_from_plain_values_checked(fake: Any, tmp_path: Path) -> None:
+    made = spec(fake, tmp_path, lr=0.25)
+    plain = made.plain()
+    assert (plain["setting"]["lr"], plain["key"], plain["share"]) == (0.25, made.key, made.share)
+    assert TrialSpec.model_validate(plain) == made
+    with pytest.raises(ValidationError, match="lr"):
+        TrialSpec.model_validate({**plain, "setting": {"lr": "fast"}})
 
 
 def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) -> None:

@@ -11,11 +11,18 @@ import pytest
 from nalu_ray import tune
 from nalu_ray.sweep.ray import waiting
 from nalu_ray.sweep.trial_spec import TrialSpec
+from nalu_ray.task import Setting
 
 
 def spec() -> TrialSpec:
     return TrialSpec(
-        task="fake", setting={}, setting_id="0", seeds=(0,), label="x", steps=1, out="results"
+        task="fake",
+        setting=Setting(),
+        setting_id="0",
+        seeds=(0,),
+        label="x",
+        steps=1,
+        out="results",
     )
 
 

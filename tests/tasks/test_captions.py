@@ -12,7 +12,7 @@ import pytest
 
 from nalu_ray.registry import tasks
 from nalu_ray.results.analysis.table import Table, build
-from nalu_ray.results.analysis.wording import filled
+from nalu_ray.results.analysis.text import filled
 from nalu_ray.results.output import figures
 from nalu_ray.results.output.grid import captions
 from nalu_ray.results.specs import Axis, FigureSpec, TableSpec
@@ -46,6 +46,7 @@ def rows_of(
         base = {"task": name, "setting_id": setting.id, "seed": 0, "step": 10, "reason": None}
         for metric, split, value in [*logged, (COMPLETED, "train", 1.0)]:
             numbers = {"metric": metric, "split": split, "value": value, "x": None}
+            numbers["outcome"] = COMPLETED if metric == COMPLETED else None
             rows.append({**base, **numbers, **fields})
     return pd.DataFrame(rows).reindex(columns=[*COLUMNS, *task.setting_type.model_fields])
 
@@ -113,7 +114,6 @@ def test_no_number_in_a_caption_is_the_default_of_a_field(name: str) -> None:
          {"inputs": 20, "section": 4, "train_range": "1:2", "test_range": "2:6"},
          "20 inputs, drawn from 1 to 2 in training and from 2 to 6 in extrapolation; a and b are "
          "sums of 4 inputs each."),
-        ("static", "static_raw", {"hidden": 5}, "untrained linear network of 5 hidden units"),
         ("recurrent", "recurrent", {"reference_hidden": 7}, "untrained LSTM of 7 units"),
         ("recurrent", "recurrent_summary", {"reference_hidden": 7}, "untrained LSTM of 7 units"),
         ("recurrent", "recurrent_raw", {"length": 4, "test_length": 40},

@@ -231,7 +231,7 @@ def test_a_network_that_adds_is_right_at_any_number_of_digits(
         ({"view": "signs"}, "view"),
         (
             {"options": {"registers": 7}},
-            "registers cannot be among them; it is a field, registers=",
+            "registers is not an option here; set the field registers=",
         ),
         ({"options": {"values": 2}}, "options cannot contain values"),
     ],

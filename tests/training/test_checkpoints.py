@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.training import checkpoints
 from nalu_ray.training.checkpoints import ENDING, Keeper, ModelError
 from nalu_ray.training.fields import SupervisedSetting
-from nalu_ray.training.supervised import SupervisedRun
+from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
 
 CPU = torch.device("cpu")
 RULE = Selection(metric="mae", split="validation")
@@ -85,9 +85,6 @@ class Wandering(SupervisedTask[SupervisedSetting]):
     name, title, section, setting_type = "wandering", "", "0", SupervisedSetting
     splits = ("validation",)
     keep = RULE
-
-    def steps(self, setting: SupervisedSetting) -> int:
-        return setting.steps
 
     def build(self, setting: SupervisedSetting) -> nn.Module:
         layer = nn.Linear(1, 1, bias=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nalu_ray import tune
-from nalu_ray.sweep.machine import GIB
-from nalu_ray.sweep.placement import WORKER_BYTES, need
+from nalu_ray.sweep.machine import GIB, WORKER_BYTES, need
 from nalu_ray.sweep.presets import Point
 from nalu_ray.tasks.static import TASK, StaticSetting
 

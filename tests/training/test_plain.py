@@ -63,9 +63,9 @@ def packed(size: int, kind: int = zipfile.ZIP_DEFLATED) -> bytes:
 def test_an_archive_that_unpacks_to_more_than_it_is_is_not_unpacked() -> None:
     data = packed(1 << 26)
     assert len(data) < 1 << 17
-    with pytest.raises(NoneError, match=r"67,108,866 bytes in a file of [\d,]+: it is packed"):
+    with pytest.raises(NoneError, match=r"67,108,866 bytes in a file of [\d,]+: it is compressed"):
         read(data)
-    with pytest.raises(NoneError, match="it is packed"):
+    with pytest.raises(NoneError, match="it is compressed"):
         read(seal.seal(packed(10)))
     with pytest.raises(NoneError, match="cannot be read as a model"):
         read(packed(100, zipfile.ZIP_STORED))
@@ -74,9 +74,9 @@ def test_an_archive_that_unpacks_to_more_than_it_is_is_not_unpacked() -> None:
 def test_values_that_are_not_plain() -> None:
     plain.check_values({"a": [1, 2.5, None, True, "x", {"b": (1,)}]}, "about")
     for wrong, why in {
-        "number": (10**400, "64 bits"), "tensor": (torch.ones(1), "Tensor is no plain value"),
-        "text": ("a" * 10_001, "10,001 characters"), "deep": ([[[[[[1]]]]]], "list is no plain"),
-        "key": ({(1,): 2}, "no name"), "bytes": (b"a", "bytes is no plain"),
+        "number": (10**400, "64 bits"), "tensor": (torch.ones(1), "Tensor is not a plain value"),
+        "text": ("a" * 10_001, "10,001 characters"), "deep": ([[[[[[1]]]]]], "list is not a plain"),
+        "key": ({(1,): 2}, "not a name"), "bytes": (b"a", "bytes is not a plain"),
     }.values():  # fmt: skip
         with pytest.raises(ValueError, match=f"^about.*{why}"):
             plain.check_values({"x": wrong}, "about")
@@ -86,9 +86,9 @@ def test_values_that_are_not_plain() -> None:
     ("changed", "why"),
     [
         ({}, None),
-        ({"weight": None}, "no weights weight"),
+        ({"weight": None}, "weights 'weight' are missing"),
         ({"other": torch.ones(1)}, "weights 'other' of another network"),
-        ({"weight": torch.ones(3, 2)}, "weights weight of shape [3, 2] in place of [2, 3]"),
+        ({"weight": torch.ones(3, 2)}, "weights weight of shape [3, 2] instead of [2, 3]"),
         ({"bias": torch.ones(2, dtype=torch.complex64)}, "weights bias of type complex64"),
         ({"bias": torch.ones(2, dtype=torch.int64)}, "weights bias of type int64"),
         ({"bias": torch.ones(2, dtype=torch.float64)}, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 from nalu_ray import registry
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.training import rehearsal
 from nalu_ray.training.fields import SupervisedSetting
+from nalu_ray.training.supervised import SupervisedTask
 
 RANDOM = r"draws random numbers .* let the task's sample draw them as one more input$"
-DECIDES = r"decides by the values of a tensor .*: use torch\.where$"
+DECIDES = r"branches on values of a tensor .*: use torch\.where$"
 
 
 class Unit(nn.Module):
@@ -42,14 +44,23 @@ class Complex(nn.Module):
         return (x.to(self.w.dtype) @ self.w).real
 
 
+class Scaled(nn.Linear):
+    """W x times what is drawn when a network is built, and is no buffer."""
+
+    def __init__(self, draw: Callable[[], Any]) -> None:
+        super().__init__(3, 1)
+        self.scale = draw()
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.scale[0] if isinstance(self.scale, list) else self.scale
+        return super().forward(x) * scale
+
+
 class Task(SupervisedTask[SupervisedSetting]):
     name, title, section, setting_type = "rehearsed", "", "0", SupervisedSetting
 
     def __init__(self, make: Callable[[], nn.Module]) -> None:
         self.make, self.built = make, 0
-
-    def steps(self, setting: SupervisedSetting) -> int:
-        return setting.steps
 
     def build(self, setting: SupervisedSetting) -> nn.Module:
         self.built += 1
@@ -62,6 +73,10 @@ class Task(SupervisedTask[SupervisedSetting]):
 
 def noisy(_: Unit, y: Tensor) -> Tensor:
     return F.gumbel_softmax(torch.cat([y, -y], -1))[..., :1]
+
+
+def jittered(unit: Unit, y: Tensor) -> Tensor:
+    return y * random.random() if unit.training else y
 
 
 def halved(unit: Unit, y: Tensor) -> Tensor:
@@ -85,6 +100,9 @@ def masked(_: Unit, y: Tensor) -> Tensor:
     [
         (lambda: Unit(noisy), RANDOM),
         (lambda: Unit(halved), RANDOM),
+        (lambda: Unit(jittered), RANDOM),
+        (lambda: Scaled(lambda: torch.rand(())), r"scale differs from seed .*: use register_b"),
+        (lambda: nn.Sequential(Scaled(lambda: [random.random()])), r": 0\.scale differs from"),
         (lambda: nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.1)), RANDOM),
         (lambda: Unit(choosing), DECIDES),
         (lambda: Unit(choosing_later), DECIDES),
@@ -142,7 +160,7 @@ def test_loss_must_be_one_number_a_seed(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(task, "loss", mean)
     with pytest.raises(
-        TypeError, match=r"loss must be one number a seed, \(2,\) for two, got \(\)"
+        TypeError, match=r"loss must be one number per seed, \(2,\) for two, got \(\)"
     ):
         task.check(SupervisedSetting())
 

@@ -241,7 +241,9 @@ def test_tied_parameters_are_saved_under_both_names() -> None:
 
 def test_another_networks_state_is_refused() -> None:
     replicas = Replicas(lambda: Counting(in_place=True), SEEDS)
-    with pytest.raises(ValueError, match=r"^saved of another network: \(3, 64\) parameters and"):
+    with pytest.raises(
+        ValueError, match=r"^the state of another network: parameters \(3, 64\) and"
+    ):
         replicas.load(replicas.flat.detach(), {})
 
 

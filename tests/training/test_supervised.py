@@ -14,11 +14,16 @@ from nalu_ray import registry
 from nalu_ray.results.specs import Selection
 from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks import identity, static
 from nalu_ray.training import checkpoints, supervised
 from nalu_ray.training.optimisers import OptimiserName
-from nalu_ray.training.supervised import SupervisedRun, SupervisedSetting, _next_stop
+from nalu_ray.training.supervised import (
+    SupervisedRun,
+    SupervisedSetting,
+    SupervisedTask,
+    _next_stop,
+)
 from tests.runs import finish
 
 CPU = torch.device("cpu")
@@ -44,9 +49,6 @@ class Fragile(SupervisedTask[SupervisedSetting]):
 
     def __init__(self) -> None:
         self.calls = 0
-
-    def steps(self, setting: SupervisedSetting) -> int:
-        return setting.steps
 
     def build(self, setting: SupervisedSetting) -> nn.Module:
         return nn.Linear(1, 1)

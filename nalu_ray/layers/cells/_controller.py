@@ -5,18 +5,18 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..functional import linear
-from .cell import State
+from .base import State
 from .lstm import LSTM
 
 
 class Controller(LSTM):
-    """An LSTM that reads, beside inputs known for all steps, what its cell feeds back.
+    """An LSTM that reads the inputs and the values that its cell feeds back.
 
-    What the inputs add to the gates is computed for all steps at once, by :meth:`project`.
+    The inputs' contribution to the gates is computed for all steps at once, by :meth:`project`.
 
     Args:
         in_features: size of the inputs' last axis.
-        fed_back: size of what is known only at its step; 0 is allowed.
+        fed_back: size of the values fed back at each step; 0 is allowed.
         hidden_features: size of h and of c.
         forget_init: as in :class:`LSTM`.
     """
@@ -28,16 +28,16 @@ class Controller(LSTM):
         self.known = in_features
 
     def columns(self) -> tuple[Tensor, ...]:
-        """Returns the weights of the inputs and of what is fed back."""
+        """Returns the weights of the inputs and of the values fed back."""
         return self.weight_x.tensor_split([self.known], -1)
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Returns the gates' part of inputs, (..., in_features) to (..., 4 hidden)."""
+        """Returns the inputs' contribution to the gates, (..., in_features) to (..., 4 hidden)."""
         return nn.functional.linear(x, weight, self.bias)
 
     def control(
         self, projected: Tensor, fed_back: Tensor | None, state: State, weight: Tensor
     ) -> tuple[Tensor, State]:
-        """Reads one step, (batch, ...): its h, (batch, hidden), and state."""
+        """Reads one step, (batch, ...); returns its h, (batch, hidden), and state."""
         gates = projected if fed_back is None else projected + linear(fed_back, weight)
         return self._step(gates, state, ())

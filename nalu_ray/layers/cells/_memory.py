@@ -22,8 +22,8 @@ class Memory(NamedTuple):
     """The memory between two steps.
 
     Attributes:
-        words: (B, N, W), what is stored.
-        usage: (B, N), how far each slot is taken, in [0, 1].
+        words: (B, N, W), the stored words.
+        usage: (B, N), how much of each slot is in use, in [0, 1].
         write: (B, N), weighting of the last write.
         precedence: (B, N), how far each slot was the last that was written to.
         link: (B, N, N), in row i and column j how far i was written to right after j.
@@ -38,18 +38,18 @@ class Memory(NamedTuple):
     read: Tensor
 
 
-class Request(NamedTuple):
-    """What the controller asks of the memory at a step.
+class MemoryRequest(NamedTuple):
+    """The controller's request to the memory at a step.
 
     Attributes:
-        keys: (B, R + 1, W), what to look for: each read head, then the write head.
-        strengths: (B, R + 1), how sharply, at least 1.
+        keys: (B, R + 1, W), the words to look for, by each read head, then the write head.
+        strengths: (B, R + 1), sharpness of the look-up, at least 1.
         erase: (B, W), the share of each number that a write erases.
         free: (B, R), whether a slot is free once the head has read it.
         allocate: (B, 1), whether to write to a free slot rather than to one that is like the key.
         gate: (B, 1), whether to write.
         modes: (B, R, 3), shares of going backward, looking for the key, and going forward.
-        word: (B, W), what to write.
+        word: (B, W), the word to write.
     """
 
     keys: Tensor
@@ -63,15 +63,15 @@ class Request(NamedTuple):
 
 
 def request_size(width: int, reads: int) -> int:
-    """Returns how many numbers :func:`read_request` takes."""
+    """Returns the size of the last axis that :func:`read_request` takes."""
     return sum(_sizes(width, reads))
 
 
-def read_request(raw: Tensor, width: int, reads: int) -> Request:
-    """Brings what the controller puts out, (B, :func:`request_size`), into range."""
+def read_request(raw: Tensor, width: int, reads: int) -> MemoryRequest:
+    """Splits the controller's output, (B, :func:`request_size`), and brings it into range."""
     keys, strengths, gates, modes, word = raw.split(_sizes(width, reads), -1)
     erase, free, allocate, gate = torch.sigmoid(gates).split([width, reads, 1, 1], -1)
-    return Request(
+    return MemoryRequest(
         keys=keys.unflatten(-1, (reads + 1, width)),
         strengths=1 + F.softplus(strengths),
         erase=erase,
@@ -96,14 +96,14 @@ def empty(batch: int, slots: int, width: int, reads: int, like: Tensor) -> Memor
     )
 
 
-def access(memory: Memory, request: Request) -> tuple[Tensor, Memory]:
-    """Writes, then reads: the words read, (B, R, W), and the memory after it."""
+def access(memory: Memory, request: MemoryRequest) -> tuple[Tensor, Memory]:
+    """Writes, then reads; returns the words read, (B, R, W), and the new memory."""
     reads = request.modes.shape[-2]
     read_keys, write_key = _unit(request.keys).split([reads, 1], -2)
     read_strengths, write_strength = request.strengths.split([reads, 1], -1)
     usage = _usage(memory, request.free)
-    found = _content(memory.words, write_key, write_strength).squeeze(-2)
-    write = request.gate * torch.lerp(found, _allocation(usage), request.allocate)
+    similar = _content(memory.words, write_key, write_strength).squeeze(-2)
+    write = request.gate * torch.lerp(similar, _allocation(usage), request.allocate)
     erased = request.erase[..., None, :] * memory.words
     words = torch.addcmul(memory.words, write[..., None], request.word[..., None, :] - erased)
     link = _link(memory, write)
@@ -133,7 +133,7 @@ def _content(words: Tensor, keys: Tensor, strengths: Tensor) -> Tensor:
 
 
 def _usage(memory: Memory, free: Tensor) -> Tensor:
-    """What was written last is in use, less what is free once it has been read."""
+    """Slots just written are in use, except those freed after a read."""
     written = memory.usage + memory.write - memory.usage * memory.write
     kept = 1 - free[..., None] * memory.read
     # not torch.prod: its gradient looks for zeros, which vmap refuses
@@ -141,23 +141,23 @@ def _usage(memory: Memory, free: Tensor) -> Tensor:
 
 
 def _allocation(usage: Tensor) -> Tensor:
-    """Weighting (B, N) of free slots: a slot gets what those less in use have left over.
+    """Weighting (B, N) of free slots: a slot gets what less used slots leave over.
 
-    Slots in order of usage, equally used ones by place: a_j = (1 - u_j) product of u_i, i before j.
+    Slots are ordered by usage, then by index: a_j = (1 - u_j) product of u_i, i before j.
     The product is taken over all slots at once, with neither a sort nor a cumulative product.
     """
-    own, other = usage[..., :, None], usage[..., None, :]
-    place = torch.arange(usage.shape[-1], device=usage.device)
-    earlier = place < place[:, None]
-    before = torch.where(earlier, other <= own, other < own).to(usage.dtype)
-    # only now, for it makes little used slots alike
+    usages, others = usage[..., :, None], usage[..., None, :]
+    index = torch.arange(usage.shape[-1], device=usage.device)
+    earlier = index < index[:, None]
+    before = torch.where(earlier, others <= usages, others < usages).to(usage.dtype)
+    # only after the comparison, as it makes slots of little use equal
     usage = _EPSILON + (1 - _EPSILON) * usage
     left = (before @ usage.log()[..., None]).squeeze(-1).exp()
     return (1 - usage) * left
 
 
 def _link(memory: Memory, write: Tensor) -> Tensor:
-    """Slots written to are linked to those written to before, and to no other; not to itself."""
+    """Links each slot written now to the slots written just before, but not to itself."""
     to, since = write[..., :, None], write[..., None, :]
     kept = (1 - to - since) * memory.link
     link = torch.addcmul(kept, to, memory.precedence[..., None, :])

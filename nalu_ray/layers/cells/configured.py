@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from .._checks import check_count, check_positive
-from ..functional import bounded_exp, gated, linear, log_magnitude, nac_weight
+from ..functional import linear
 from ..initialisers import Init, check_init, initialise
+from ..nac import nac_weight
+from ..nalu import log_magnitude, nalu_output
 from ._controller import Controller
-from .cell import Cell, State
+from .base import Cell, State
 from .unit_cell import register_cell
 
 VIEWS = ("none", "raw", "log", "sign")
@@ -39,26 +41,27 @@ class ConfiguredNALU(Cell):
     * ``none``: nothing;
     * ``raw``: z;
     * ``log``: sign(z) log(1 + abs(z));
-    * ``sign``: tanh(sharpness d), d each of z and each difference of two of them: signs and
-      comparisons, the same for larger numbers, through which gradients pass.
+    * ``sign``: tanh(sharpness d) for each d in z and each difference of two of them: signs and
+      comparisons with gradients, independent of the size of large numbers.
 
     The paper's gate is sigmoid(G z) as in any NALU (``gate="input"``), so that the numbers' signs
     and sizes decide with it between sum and product. ``gate="state"``, ours, leaves that to the
-    LSTM alone: sigmoid(G_t), one number for each register.
+    LSTM alone: sigmoid(G_t), one number per register.
 
     Args:
         in_features: size of the input's last axis.
         hidden_features: size of the LSTM's h and c.
-        values: how many of the input's last features are numbers; the rest are symbols.
+        values: number of the input's last features that are numbers; the rest are symbols.
         registers: k, size of the output.
         view: one of ``VIEWS``.
         sharpness: of the view ``sign``, in one over the numbers' unit.
         gate: one of ``GATES``.
         epsilon: of the NALU.
-        init: initialisation of the rows of b that give W_hat, a name in ``INITIALISERS`` or a
-            constant. As h is small at first, the NALU starts near b.
-        m_init: the same for M_hat, ``None`` for that of ``init``.
-        gate_init: the same for G; a positive constant starts with sums of positive numbers.
+        init: initialisation of the rows of b for W_hat, a name in ``INITIALISERS`` or a constant.
+            As h is small at first, the NALU starts near b.
+        m_init: initialisation of the rows for M_hat; ``None`` means ``init``.
+        gate_init: initialisation of the rows for G; a positive constant starts with sums of
+            positive numbers.
         forget_init: bias of the LSTM's forget gate; above 0 it starts by remembering.
 
     Raises:
@@ -149,16 +152,15 @@ class ConfiguredNALU(Cell):
         return torch.tanh(self.sharpness * linear(numbers, self.comparisons))
 
     def _compute(self, numbers: Tensor, h: Tensor) -> Tensor:
-        """The NALU of h, one of its own for each row of the batch, (batch, width) to (batch, k)."""
+        """The NALU that h configures, one per row of the batch, (batch, width) to (batch, k)."""
         configured = linear(h, self.weight).unflatten(-1, self.bias.shape) + self.bias
         w_hat, m_hat, gate = configured.split(self.widths, -1)
         weight, numbers = nac_weight(w_hat, m_hat), numbers[..., None, :]
-        # a product and a sum: matrices so small and so many cost more as matrices
+        # products and sums, as many tiny matrix products cost more
         a = (weight * numbers).sum(-1)
         exponents = (weight * log_magnitude(numbers, self.epsilon)).sum(-1)
-        m = bounded_exp(exponents, self.bias.dtype)
         gate = gate * numbers if self.gate == "input" else gate
-        return gated(m, a, gate.sum(-1), self.bias.dtype)
+        return nalu_output(a, gate.sum(-1), exponents, self.bias.dtype)
 
     def extra_repr(self) -> str:
         return (
@@ -171,6 +173,6 @@ class ConfiguredNALU(Cell):
 
 def _comparisons(width: int) -> Tensor:
     """Rows that give each of ``width`` numbers, then each difference of two."""
-    one = torch.eye(width)
+    identity = torch.eye(width)
     first, second = torch.triu_indices(width, width, offset=1)
-    return torch.cat([one, one[first] - one[second]])
+    return torch.cat([identity, identity[first] - identity[second]])

@@ -9,7 +9,7 @@ from .._checks import check_count, check_positive
 from ..mlp import Linear
 from ._controller import Controller
 from ._memory import Memory, access, empty, read_request, request_size
-from .cell import Cell, State
+from .base import Cell, State
 from .unit_cell import register_cell
 
 Weights = tuple[Tensor, ...]

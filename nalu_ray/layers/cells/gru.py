@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from .cell import AffineCell, State
+from .base import AffineCell, State
 from .unit_cell import register_cell
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._checks import check_finite
 from ..initialisers import Init, check_init, initialise
-from .cell import AffineCell, State
+from .base import AffineCell, State
 from .unit_cell import register_cell
 
 
@@ -91,7 +91,7 @@ class LSTM(AffineCell):
         h, c = lstm_steps(self._project(x, ()), state, self.weight_h, active=active)
         if active is None:
             return h, (h[-1], c)
-        # a row without any step keeps its state and puts out nothing
+        # a row without any step keeps its state and has the output 0
         return h.masked_fill(~active[0][:, None], 0), (h[-1], c)
 
 
@@ -103,16 +103,16 @@ def lstm_steps(
     keep: Tensor | None = None,
     active: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The recurrence of an LSTM whose h may end in K units that are linear, without gates.
+    """The recurrence of an LSTM whose h may end in K linear units, without gates.
 
-    A linear unit is its row of ``projected`` and ``weight``, no more: an accumulator beside the
-    LSTM that both sees h and is seen by the gates.
+    A linear unit is just its row of ``projected`` and ``weight``: an accumulator beside the LSTM
+    that sees h, and that the gates see.
 
     Args:
-        projected: (steps, batch, 4 hidden + K), what the inputs add to gates and linear units; at
-            least one step.
+        projected: (steps, batch, 4 hidden + K), the inputs' contribution to gates and linear units;
+            at least one step.
         state: h with the linear units, (batch, hidden + K), and c, (batch, hidden).
-        weight: (4 hidden + K, hidden + K), what h and the linear units add.
+        weight: (4 hidden + K, hidden + K), the weights of h and the linear units.
         keep: (steps, batch), 0 where the state is reset before that step, else 1.
         active: (steps, batch), false where the state stays as it is.
 

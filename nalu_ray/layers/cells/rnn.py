@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .cell import AffineCell, State
+from .base import AffineCell, State
 from .unit_cell import register_cell
 
 _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}

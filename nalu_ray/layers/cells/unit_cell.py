@@ -1,8 +1,7 @@
-"""Recurrent cells by name. Every arithmetic unit is one: applied to [x_t, h_{t-1}]."""
+"""Recurrent cells by name, and the cell of any arithmetic unit."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from .. import registry
 from .._checks import check_count
 from ..registry import Registry
 from ..stack import Stacked, reset_parameters
-from .cell import Cell, State
+from .base import Cell, State
 
 SHAPE = ("in_features", "hidden_features")
 
@@ -27,10 +26,10 @@ class UnitCell(Cell):
         in_features: size of the input's last axis.
         hidden_features: size of h.
         unit: a module class with constructor ``(in_features, out_features, **options)``.
-        options: the unit's.
+        options: options of the unit.
 
     Raises:
-        ValueError: a size is below 1.
+        ValueError: if a size is below 1.
     """
 
     def __init__(
@@ -56,12 +55,12 @@ class UnitCell(Cell):
 
 
 class _Cells(Registry):
-    """Cells, and every unit that has no cell of its own."""
+    """Cells by name; a unit without a registered cell gets a :class:`UnitCell`."""
 
     def names(self) -> list[str]:
         """Every name that :meth:`build` takes, sorted."""
-        super().names()  # units' own cells come first
-        own = {
+        super().names()  # registers the cells of units first
+        cells = {
             entry.factory.unit: entry.factory
             for entry in self.entries.values()
             if isinstance(entry.factory, UnitFactory)
@@ -70,7 +69,7 @@ class _Cells(Registry):
             entry = registry.get(name)
             if name not in self.entries and isinstance(entry.factory, Stacked):
                 first = entry.factory.first
-                factory = own.get(first) or UnitFactory(first)
+                factory = cells.get(first) or UnitFactory(first)
                 self.entries[name] = replace(entry, factory=factory)
         return sorted(self.entries)
 
@@ -80,19 +79,14 @@ class UnitFactory:
 
     Args:
         unit: a module class with constructor ``(in_features, out_features, *, options)``.
-        cell: a cell of its own, with constructor ``(in_features, hidden_features, **options)``.
+        cell: its cell class, with constructor ``(in_features, hidden_features, **options)``.
     """
 
     def __init__(self, unit: type[nn.Module], cell: Callable[..., Cell] | None = None) -> None:
         self.unit = unit
         self.cell = cell or partial(UnitCell, unit=unit)
         self.__module__ = unit.__module__
-        named = inspect.Parameter
-        shape = [named(name, named.POSITIONAL_OR_KEYWORD) for name in SHAPE]
-        takes = [registry.signature(kind).parameters for kind in (unit, cell) if kind is not None]
-        given = {p.name: p for part in takes for p in part.values()}
-        options = [p for p in given.values() if p.kind is named.KEYWORD_ONLY]
-        self.__signature__ = inspect.Signature([*shape, *options])
+        self.passes_options_to = (unit,) if cell is None else (unit, cell)
 
     def __call__(self, in_features: int, hidden_features: int, **options: Any) -> Cell:
         return self.cell(in_features, hidden_features, **options)
@@ -108,7 +102,7 @@ def build_cell(name: str, in_features: int, hidden_features: int, /, **options: 
     Args:
         name: one of :func:`cell_names`.
         in_features: size of the input's last axis.
-        hidden_features: size of what it remembers, and, if it has no other, of its output.
+        hidden_features: size of the state, and of the output unless the cell has another.
         options: passed to the cell's factory.
 
     Raises:

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results.analysis import selection
-from nalu_ray.results.analysis.budgets import values_of
+from nalu_ray.results.analysis.axes import Heading, headings, stored_column
 from nalu_ray.results.analysis.statistics import Floats, median_interval
-from nalu_ray.results.analysis.table import Heading, headings
-from nalu_ray.results.analysis.text import stored_column
+from nalu_ray.results.analysis.text import budgets
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.rows import RUN
 
@@ -68,7 +67,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     if spec.panels is not None:
         places = headings(spec.panels, frame[_PANEL].unique())
     drawn = frame[frame["metric"] == spec.metric]
-    spent = values_of(drawn.drop_duplicates("setting_id"), spec.budget)
+    spent = budgets(drawn.drop_duplicates("setting_id"), spec.budget)
     found = []
     for place in places:
         here = drawn[drawn[_PANEL] == place.key]
@@ -87,8 +86,8 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
 def mean_band(values: Floats, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
     """95 % percentile bootstrap of the mean, all points at once.
 
-    The same resamples as :func:`~nalu_ray.results.analysis.statistics.bootstrap_interval`, so equal
-    numbers; whole seeds are drawn, and one matrix product serves every point.
+    Whole seeds are drawn, and one matrix product serves every point. The resamples are those of
+    :func:`scipy.stats.bootstrap`; the ends are two of the means, not interpolated.
 
     Args:
         values: (seeds, P), finite.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from nalu_ray.errors import did_you_mean
+from nalu_ray.results.analysis.axes import stored_column
 from nalu_ray.results.analysis.selection import Runs, observe, runs_of
 from nalu_ray.results.analysis.statistics import Floats, Interval, median_interval
-from nalu_ray.results.analysis.table_cell import Cell
-from nalu_ray.results.analysis.text import stored_column
-from nalu_ray.results.specs import Measure, Selection, TableSpec
+from nalu_ray.results.specs import Axis, Measure, Selection
 from nalu_ray.results.store.rows import setting_fields
-
-Place = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -109,33 +106,18 @@ def between(a: Runs, b: Runs, measure: Measure) -> Paired:
     return Paired(tuple(seeds.tolist()), values, median_interval(values))
 
 
-def with_differences(
-    spec: TableSpec, rows: pd.DataFrame, cells: Mapping[Place, Cell]
-) -> dict[Place, Cell]:
-    """Fills each cell's difference to that of the model ``spec.paired_with``.
+def comparable(settings: pd.DataFrame, setting: str | None, other: str | None, axis: Axis) -> bool:
+    """Whether two chosen settings differ, and in the axis's field only.
 
-    Left out where the chosen settings differ in more than the model, or share no seed.
+    Args:
+        settings: one row per setting.
+        setting, other: their ids; None where nothing was run.
+        axis: the models.
     """
-    found = dict(cells)
-    if spec.paired_with is None:
-        return found
-    runs, settings = runs_of(rows, spec.selection), rows.drop_duplicates("setting_id")
-    axis = spec.rows if spec.columns is None or spec.compared == "rows" else spec.columns
-    for key, measure in spec.measures.items():
-        observed = observe(rows, runs, measure, None)
-        for (row, column, _), cell in [item for item in cells.items() if item[0][2] == key]:
-            beside = (spec.paired_with, column) if axis is spec.rows else (row, spec.paired_with)
-            base = cells.get((*beside, key))
-            pair = [cell.setting_id, base.setting_id] if base else []
-            if None in pair or len(set(pair)) < 2 or measure.relative_to is not None:
-                continue
-            if _differing(settings[settings["setting_id"].isin(pair)], {axis.field}):
-                continue
-            one, other = (observed.take(observed.setting_id == sid) for sid in pair)
-            if np.intersect1d(one.seed, other.seed).size:
-                interval = between(one, other, measure).interval
-                found[row, column, key] = replace(cell, difference=interval)
-    return found
+    if setting is None or other is None or setting == other:
+        return False
+    pair = settings[settings["setting_id"].isin([setting, other])]
+    return not _differing(pair, {axis.field})
 
 
 def _differing(settings: pd.DataFrame, allowed: Collection[str]) -> list[str]:

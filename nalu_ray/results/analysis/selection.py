@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nalu_ray.results.analysis.statistics import Floats, select
-from nalu_ray.results.specs import Measure, Selection
-from nalu_ray.results.store.rows import COMPLETED, RUN
+from nalu_ray.results.analysis.axes import stored_column
+from nalu_ray.results.analysis.statistics import Floats
+from nalu_ray.results.specs import Measure, Selection, TableSpec
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
-OK, DIVERGED, FAILED = "ok", "diverged", "failed"
+OK = "ok"
 _ALLOWED = ("interpolation", "validation", "train")
 
 
@@ -67,6 +69,20 @@ class Runs:
         return min(scores, key=lambda sid: scores[sid])
 
 
+@dataclass(frozen=True)
+class Reference:
+    """The one reference of a table.
+
+    Attributes:
+        by_problem: (seeds,) values, of the setting that has most seeds, by the key of its row or
+            column.
+        label: what tells it from others that are stored, ``hidden=2``; empty where there are none.
+    """
+
+    by_problem: dict[str, Floats]
+    label: str = ""
+
+
 def check(selection: Selection) -> None:
     """Refuses what would tune on an extrapolation split.
 
@@ -101,6 +117,28 @@ def runs_of(frame: pd.DataFrame, selection: Selection) -> pd.DataFrame:
     runs["step"] = np.where(lost, np.nan, runs["step"].astype(float))
     runs["selector"] = np.where(lost, np.inf, runs["selector"].astype(float))
     return runs
+
+
+def select(frame: pd.DataFrame, by: str, group: Sequence[str]) -> pd.DataFrame:
+    """The row of each group with the lowest ``by``.
+
+    NaN and infinities never win, so a group without a finite value has no row in the result. Ties
+    go to the lowest seed, then to the earlier row. Missing values in ``group`` are a key of their
+    own, since not every setting has every field.
+
+    Args:
+        frame: (rows, columns) with the columns ``by``, ``seed`` and those of ``group``.
+        by: the selecting metric. Never an extrapolation one.
+        group: columns that name a group; none means that the whole frame is one.
+
+    Returns:
+        (groups, columns), in the frame's order, index renumbered.
+    """
+    rows = frame.reset_index(drop=True)
+    finite = rows[np.isfinite(rows[by].to_numpy(dtype=np.float64))]
+    best = finite.sort_values([by, "seed"], kind="stable")
+    winners: pd.DataFrame = best.drop_duplicates(list(group)) if group else best.head(1)
+    return winners.sort_index().reset_index(drop=True)
 
 
 def observe(frame: pd.DataFrame, runs: pd.DataFrame, measure: Measure, limit: str | None) -> Runs:
@@ -147,8 +185,50 @@ def per_seed(frame: pd.DataFrame, metric: str, split: str) -> Floats:
     return np.asarray(by_seed, dtype=np.float64)
 
 
+def references(frame: pd.DataFrame, metric: str | None, split: str) -> dict[str, Floats]:
+    """Reads a reference of each setting that logged it: (seeds,) finite values by setting id."""
+    if metric is None:
+        return {}
+    logged = frame[(frame["metric"] == metric) & (frame["split"] == split)]
+    found = {
+        str(sid): per_seed(piece, metric, split)
+        for sid, piece in logged.groupby("setting_id", sort=True, observed=True)
+    }
+    return {sid: values for sid, values in found.items() if values.size}
+
+
+def declared_reference(
+    spec: TableSpec, frame: pd.DataFrame, settings: pd.DataFrame, problem: str, split: str
+) -> Reference:
+    """Picks the reference of a table.
+
+    Of several that differ in ``spec.reference_by``, such as a random model's size, it is the one
+    that most runs logged; of the settings that logged it, the one with most seeds.
+
+    Args:
+        spec: the table.
+        frame: the rows.
+        settings: a row a setting.
+        problem: column of ``settings`` with the key of what models are compared on.
+        split: where the reference is read.
+    """
+    values = references(frame, spec.reference, split)
+    known = settings[settings["setting_id"].isin(values)].sort_values("setting_id")
+    seeds = known["setting_id"].map(lambda sid: values[sid].size).astype(int)
+    fields = [name for name in spec.reference_by if name in known]
+    texts = [stored_column(known, name).fillna("none") for name in fields]
+    labels = pd.Series("", index=known.index, dtype=object)
+    for name, column in zip(fields, texts, strict=True):
+        labels = labels + f" {name}=" + column.astype(str)
+    runs = seeds.groupby(labels).sum().sort_index()
+    label = "" if runs.empty else str(runs.idxmax())
+    known = known[labels == label].assign(_seeds=seeds).dropna(subset=[problem])
+    most = known.sort_values("_seeds", ascending=False, kind="stable").drop_duplicates(problem)
+    pairs = zip(most[problem], most["setting_id"], strict=True)
+    return Reference({str(key): values[str(sid)] for key, sid in pairs}, label.strip())
+
+
 def _outcomes(frame: pd.DataFrame) -> pd.DataFrame:
     final = frame[frame["metric"] == COMPLETED].drop_duplicates(RUN, keep="last")
-    diverged = [str(reason).startswith(DIVERGED) for reason in final["reason"]]
-    ok = final["value"].to_numpy(np.float64) == 1.0
-    return final[RUN].assign(outcome=np.where(ok, OK, np.where(diverged, DIVERGED, FAILED)))
+    names = {COMPLETED: OK, DIVERGED: DIVERGED}
+    return final[RUN].assign(outcome=[names.get(end, FAILED) for end in final[OUTCOME]])

@@ -10,41 +10,83 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis import budgets, references, selection
-from nalu_ray.results.analysis.groups import Members, Sweep, sweeps
-from nalu_ray.results.analysis.paired import Place, with_differences
-from nalu_ray.results.analysis.problems import problems
-from nalu_ray.results.analysis.table_cell import Cell, measured, reference
-from nalu_ray.results.analysis.text import number, stored_column
-from nalu_ray.results.analysis.wording import filled
+from nalu_ray.results.analysis.axes import Heading, headings, setting_labels, stored_column
+from nalu_ray.results.analysis.groups import Sweep, problems
+from nalu_ray.results.analysis.paired import between, comparable
+from nalu_ray.results.analysis.selection import (
+    Runs,
+    declared_reference,
+    observe,
+    references,
+    runs_of,
+)
+from nalu_ray.results.analysis.statistics import (
+    Floats,
+    Interval,
+    Rate,
+    median_interval,
+    success_rate,
+)
+from nalu_ray.results.analysis.text import (
+    MISSING,
+    Budget,
+    budget_sentence,
+    budgets,
+    filled,
+    number,
+)
 from nalu_ray.results.published import Published
-from nalu_ray.results.specs import Axis, TableSpec
-from nalu_ray.results.store.rows import COMPLETED, RUN, setting_fields
-
-__all__ = [
-    "DOUBTED",
-    "RANDOM",
-    "Cell",
-    "Heading",
-    "Table",
-    "build",
-    "build_each",
-    "build_problems",
-    "headings",
-    "setting_labels",
-]
+from nalu_ray.results.specs import Measure, TableSpec
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
 RANDOM = "random"
 DOUBTED = "‡"  # after a published value
 _ROW, _COLUMN = "_row", "_column"
 
+Place = tuple[str, str, str]
+"""Keys of row, column and measure."""
+
 
 @dataclass(frozen=True)
-class Heading:
-    """A row or column: its key in :attr:`Table.cells` and its printed label."""
+class Cell:
+    """One number of ours, what the paper prints there, and how far to trust ours.
 
-    key: str
-    label: str
+    Attributes:
+        value: scaled as printed; infinite if the chosen run has none; None if nothing was run.
+        text: ``value`` as printed.
+        published: the paper's, or None where its table has no such cell.
+        bold: whether it is the best of ours that it is compared with.
+        n: stored seeds of the chosen setting; a diverged or failed one counts as infinite.
+        median, low, high: over those seeds, with the interval of the median.
+        confidence: of that interval; fewer than six seeds cannot reach 95 %.
+        rate: share of those seeds below the success threshold; None without a threshold.
+        solved_at: median of the first logged step below it, over the solved seeds.
+        setting_id, setting: the chosen setting; ``setting`` names the fields that vary, ``lr=0.1``.
+        seed, step: of the run that is shown, where it is a single one.
+        diverged, failed: seeds among the ``n``.
+        difference: median difference to another model's cell, seed by seed.
+        reference: what is 100, where the number is relative: of the chosen setting's own seeds.
+    """
+
+    value: float | None = None
+    text: str = MISSING
+    published: Published | None = None
+    bold: bool = False
+    n: int = 0
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    rate: Rate | None = None
+    solved_at: float | None = None
+    setting_id: str | None = None
+    setting: str = ""
+    seed: int | None = None
+    step: int | None = None
+    diverged: int = 0
+    failed: int = 0
+    difference: Interval | None = None
+    reference: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +97,7 @@ class Table:
         problem: of which data it is, where others are stored too.
         sweep: which preset its rows are of, where they were told apart by it.
         budgets: a sentence on fields of the budget in which its cells differ; empty if in none.
-        reference: which random model it is, where several are stored.
+        reference: which random model it is, ``hidden=2``; empty if the table has none.
     """
 
     spec: TableSpec
@@ -79,47 +121,41 @@ class Table:
         return f"{preset} {self.problem}".strip()
 
 
-def build_each(spec: TableSpec, rows: pd.DataFrame, members: Members | None = None) -> list[Table]:
-    """Fills a table for each preset and each problem of stored rows, which are never mixed.
+def build_each(spec: TableSpec, groups: Iterable[tuple[Sweep, pd.DataFrame]]) -> list[Table]:
+    """Fills one table per preset and problem.
 
-    See :func:`build`, and for ``members`` :func:`nalu_ray.results.analysis.groups.sweeps`.
+    Args:
+        spec: the table.
+        groups: rows by preset, from :func:`nalu_ray.results.analysis.groups.sweeps`.
     """
     return [
-        replace(table, sweep=sweep)
-        for sweep, part in sweeps(spec, rows, members)
-        for table in build_problems(spec, part)
+        replace(build(spec, part), sweep=sweep, problem=problem)
+        for sweep, rows in groups
+        for problem, part in problems(spec, rows)
     ]
-
-
-def build_problems(spec: TableSpec, rows: pd.DataFrame) -> list[Table]:
-    """Fills a table for each problem of rows of one preset."""
-    return [replace(build(spec, part), problem=label) for label, part in problems(spec, rows)]
 
 
 def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     """Fills a table from stored rows of one problem and one preset.
 
     Args:
-        spec: what is wanted. Its selection may read the interpolation, validation or training
-            split only.
+        spec: the table.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Returns:
         A cell for every row, column and measure; those that were not run have no value. Without a
-        column axis the one column has the key ``""``.
-
-    Raises:
-        ValueError: the table selects by an extrapolation split.
+        column axis the only column has the key ``""``.
     """
-    selection.check(spec.selection)
     spec = filled(spec, rows)
     frame, settings = _wanted(spec, rows), _settings(spec, rows)
     down = headings(spec.rows, settings[_ROW])
     across: tuple[Heading, ...] = (Heading("", ""),)
     if spec.columns is not None:
         across = headings(spec.columns, settings[_COLUMN])
-    cells = with_differences(spec, rows, _measured_cells(spec, frame, settings, down, across))
-    spent = budgets.describe(_spent(spec, settings, cells, down, across))
+    cells = _measured_cells(spec, frame, settings, down, across)
+    if spec.paired_with is not None:
+        cells = _with_differences(spec, rows, cells)
+    sentence = budget_sentence(_budgets(spec, settings, cells, down, across))
     label = ""
     if spec.reference is not None:
         random = (Heading(RANDOM, "Random"),)
@@ -131,40 +167,7 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
         else:
             down = (*random, *down)
     cells = {place: replace(c, published=_published(spec, *place)) for place, c in cells.items()}
-    return Table(spec, down, across, _with_bold(spec, cells), budgets=spent, reference=label)
-
-
-def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
-    """The labelled values in printed order, then the stored ones that nobody labelled."""
-    listed = [Heading(key, label) for key, label in axis.labels.items()]
-    if axis.others:
-        found = {value for value in values if isinstance(value, str)} - set(axis.labels)
-        ordered = sorted(found, key=_natural)
-        listed += [Heading(key, axis.more.get(key, key)) for key in ordered]
-    return tuple(listed)
-
-
-def setting_labels(settings: pd.DataFrame, axes: Iterable[str]) -> dict[str, str]:
-    """What tells settings apart beside the axes: setting id to such as ``lr=0.1, hidden=2``.
-
-    Args:
-        settings: a row a setting.
-        axes: fields that need no telling.
-    """
-    fields = [name for name in setting_fields(settings) if name not in {*axes}]
-    texts = {name: stored_column(settings, name).tolist() for name in fields}
-    varying = [name for name in fields if len({*map(str, texts[name])}) > 1]
-    return {
-        str(sid): ", ".join(f"{f}={texts[f][i]}" for f in varying if isinstance(texts[f][i], str))
-        for i, sid in enumerate(settings["setting_id"])
-    }
-
-
-def _natural(key: str) -> tuple[float, str]:
-    try:
-        return float(key), key
-    except ValueError:
-        return math.inf, key
+    return Table(spec, down, across, _with_bold(spec, cells), budgets=sentence, reference=label)
 
 
 def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +176,7 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     for measure in spec.measures.values():
         metrics |= {measure.metric, measure.relative_to}
     here = rows["metric"].isin([metric for metric in metrics if metric])
-    return rows.loc[here, [*RUN, "step", "split", "metric", "value", "reason"]]
+    return rows.loc[here, [*RUN, "step", "split", "metric", "value", OUTCOME]]
 
 
 def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
@@ -193,24 +196,132 @@ def _measured_cells(
     down: Iterable[Heading],
     across: Iterable[Heading],
 ) -> dict[Place, Cell]:
-    runs = selection.runs_of(frame, spec.selection)
+    runs = runs_of(frame, spec.selection)
     places = settings.set_index("setting_id")[[_ROW, _COLUMN]]
-    found = places.loc[runs["setting_id"]].reset_index(drop=True)
-    members = found.groupby([_ROW, _COLUMN], sort=False).indices
+    of_runs = places.loc[runs["setting_id"]].reset_index(drop=True)
+    members = of_runs.groupby([_ROW, _COLUMN], sort=False).indices
     fields = [spec.rows.field, _ROW, _COLUMN, *([spec.columns.field] if spec.columns else [])]
     labels = setting_labels(settings, fields)
     nobody = np.empty(0, dtype=np.intp)
     cells = {}
     for key, measure in spec.measures.items():
-        observed = selection.observe(frame, runs, measure, spec.solved_below)
-        bases = references.of_settings(frame, measure.relative_to, measure.split)
+        observed = observe(frame, runs, measure, spec.solved_below)
+        bases = references(frame, measure.relative_to, measure.split)
         for row in down:
             for column in across:
                 which = np.asarray(members.get((row.key, column.key), nobody))
-                cell = measured(measure, observed.take(which), bases)
+                cell = _measured(measure, observed.take(which), bases)
                 label = labels.get(cell.setting_id or "", "")
                 cells[row.key, column.key, key] = replace(cell, setting=label)
     return cells
+
+
+def _measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
+    """Fills a cell, all but what the paper prints there.
+
+    Args:
+        measure: the number wanted.
+        runs: that measure of every setting and seed that could be shown.
+        bases: (seeds,) values by setting id; the median of the chosen setting's is 100, if the
+            measure is relative.
+    """
+    never_logged = np.isnan(runs.value).all() and runs.ok.any()
+    if not len(runs) or never_logged:
+        return Cell()
+    best = runs.winner() if measure.statistic == "selected" else None
+    sid = runs.best_setting() if best is None else str(runs.setting_id[best])
+    base = _centre(measure, bases.get(sid))
+    factor = measure.scale if base is None else measure.scale * 100 / base
+    if not math.isfinite(factor):
+        if np.isfinite(runs.value[runs.setting_id == sid]).any():
+            return Cell()
+        factor = 1.0  # all seeds are lost, before a reference was logged too
+    worst = math.inf if measure.better == "lower" else -math.inf
+    values = np.where(np.isfinite(runs.value), runs.value * factor, worst)
+    here = runs.setting_id == sid
+    if measure.statistic == "selected":
+        value = worst if best is None else values[best]
+    else:
+        value = (np.mean if measure.statistic == "mean" else np.median)(values[here])
+    chosen = runs.take(here)
+    rate, solved_at = _success(chosen)
+    return replace(
+        _spread(measure, values[here], value),
+        rate=rate,
+        solved_at=solved_at,
+        setting_id=sid,
+        seed=None if best is None else int(runs.seed[best]),
+        step=None if best is None else int(runs.step[best]),
+        diverged=int((chosen.outcome == DIVERGED).sum()),
+        failed=int((chosen.outcome == FAILED).sum()),
+        reference=base if base is not None and math.isfinite(base) else None,
+    )
+
+
+def _reference(measure: Measure, values: Floats) -> Cell:
+    """The median of what needs no training, (seeds,), such as a random model's error."""
+    if not values.size:
+        return Cell()
+    scaled = values * measure.scale
+    return _spread(measure.model_copy(update={"relative_to": None}), scaled, np.median(scaled))
+
+
+def _spread(measure: Measure, values: Floats, value: float) -> Cell:
+    interval = median_interval(values)
+    return Cell(
+        value=float(value),
+        text=number(float(value), measure.format, capped=measure.relative_to is not None),
+        n=values.size,
+        median=interval.estimate,
+        low=interval.low,
+        high=interval.high,
+        confidence=interval.confidence,
+    )
+
+
+def _centre(measure: Measure, base: Floats | None) -> float | None:
+    """What is 100; None if nothing is to be, NaN if it is not known."""
+    if measure.relative_to is None:
+        return None
+    centre = float(np.median(base)) if base is not None and base.size else 0.0
+    return centre or math.nan
+
+
+def _success(runs: Runs) -> tuple[Rate | None, float | None]:
+    """Success rate of the runs of one setting, and when the solved ones first were below."""
+    if np.isnan(runs.limit).all():
+        return None, None
+    solved = runs.value < runs.limit
+    at = runs.below_at[solved]
+    return success_rate(solved), float(np.median(at)) if at.size else None
+
+
+def _with_differences(
+    spec: TableSpec, rows: pd.DataFrame, cells: Mapping[Place, Cell]
+) -> dict[Place, Cell]:
+    """Fills each cell's difference to the model ``spec.paired_with``.
+
+    Cells whose settings differ in more than the model, or share no seed, are left out.
+    """
+    filled_cells = dict(cells)
+    runs, settings = runs_of(rows, spec.selection), rows.drop_duplicates("setting_id")
+    axis = spec.rows if spec.columns is None or spec.compared == "rows" else spec.columns
+    baseline = spec.paired_with or ""
+    for key, measure in spec.measures.items():
+        observed = observe(rows, runs, measure, None)
+        for (row, column, _), cell in [item for item in cells.items() if item[0][2] == key]:
+            beside = (baseline, column) if axis is spec.rows else (row, baseline)
+            base = cells.get((*beside, key))
+            if base is None or not comparable(settings, cell.setting_id, base.setting_id, axis):
+                continue
+            ours, theirs = (
+                observed.take(observed.setting_id == sid)
+                for sid in (cell.setting_id, base.setting_id)
+            )
+            if measure.relative_to is None and np.intersect1d(ours.seed, theirs.seed).size:
+                interval = between(ours, theirs, measure).interval
+                filled_cells[row, column, key] = replace(cell, difference=interval)
+    return filled_cells
 
 
 def _reference_cells(
@@ -220,28 +331,28 @@ def _reference_cells(
     down: Iterable[Heading],
     across: Iterable[Heading],
 ) -> tuple[dict[Place, Cell], str]:
-    """The cells of the random row or column, and which random model it is of several."""
+    """The cells of the random row or column, and which random model it is."""
     cells, labels = {}, set()
     axis = _ROW if spec.compared == "columns" else _COLUMN
     for key, measure in spec.measures.items():
-        known = references.declared(spec, frame, settings, axis, measure.split)
+        known = declared_reference(spec, frame, settings, axis, measure.split)
         labels |= {known.label} if known.by_problem else set()
         for row in down:
             for column in across:
                 values = known.by_problem.get(_problem(spec, row.key, column.key), np.empty(0))
-                cells[row.key, column.key, key] = reference(measure, values)
+                cells[row.key, column.key, key] = _reference(measure, values)
     return cells, ", ".join(sorted(labels - {""}))
 
 
-def _spent(
+def _budgets(
     spec: TableSpec,
     settings: pd.DataFrame,
     cells: Mapping[Place, Cell],
     down: Iterable[Heading],
     across: Iterable[Heading],
-) -> list[budgets.Spent]:
+) -> list[Budget]:
     """What each cell that was run had of seeds, and of the budget's fields."""
-    known = budgets.values_of(settings, spec.budget)
+    known = budgets(settings, spec.budget)
     spent = []
     for row in down:
         for column in across:
@@ -252,7 +363,7 @@ def _spent(
                 cell = cells[row.key, column.key, key]
                 if cell.setting_id is not None:
                     values = {**known[cell.setting_id], "seeds": f"{cell.n:,}"}
-                    spent.append(budgets.Spent(model, problem, values))
+                    spent.append(Budget(model, problem, values))
     return spent
 
 
@@ -268,14 +379,14 @@ def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | 
         place = measure.published or (key, measure.split)
     else:
         place = spec.columns.published.get(column, column), key
-    found = published.lookup(spec.number, named, *place)
-    if found is None:
+    printed = published.lookup(spec.number, named, *place)
+    if printed is None:
         return None
-    text = found.text
+    text = printed.text
     if measure.published_scale != 1:
-        text += f"; {number(found.value * measure.published_scale, measure.format)}"
+        text += f"; {number(printed.value * measure.published_scale, measure.format)}"
     doubted = (row, column or key) in spec.doubtful
-    return replace(found, text=text + DOUBTED * doubted)
+    return replace(printed, text=text + DOUBTED * doubted)
 
 
 def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell]:

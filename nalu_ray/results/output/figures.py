@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
 import math
+import os
+import sys
 import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from nalu_ray.results.analysis.budgets import Spent, describe
+from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.curves import Curve, Panel, panels
-from nalu_ray.results.analysis.table import Heading
-from nalu_ray.results.analysis.wording import filled
-from nalu_ray.results.output.drawing import new_figure, our_settings
+from nalu_ray.results.analysis.text import Budget, budget_sentence, filled
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.atomic import write_bytes
 
@@ -34,6 +38,22 @@ _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
 }
+
+_STYLE: Mapping[str, Any] = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#666666",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "nalu_ray",
+}
+_NEUTRAL = {"MPLBACKEND": "agg", "MATPLOTLIBRC": os.devnull}
 
 
 def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
@@ -69,6 +89,27 @@ def encode(figure: Figure, kind: str) -> bytes:
     with our_settings():
         figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
     return buffer.getvalue()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Returns an empty figure of so many inches; use it within :func:`our_settings`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (see _imported)
+    from matplotlib.figure import Figure  # noqa: PLC0415 (see _imported)
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@contextlib.contextmanager
+def our_settings() -> Iterator[None]:
+    """Draws and saves with matplotlib's defaults and our style; the user's come back after it."""
+    mpl = _imported()
+    defaults = mpl.rcParamsDefault
+    # a backend belongs to pyplot, which is not used
+    settings = {name: defaults[name] for name in defaults if name != "backend"}
+    with mpl.rc_context({**settings, **_STYLE}):
+        yield
 
 
 def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
@@ -159,9 +200,38 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
     lost = sum(c.stored - c.seeds for c in curves)
     text += f"; runs left out, not finite: {lost}" if lost else ""
     spent = [
-        Spent(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
+        Budget(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
         for panel in found
         for curve in panel.curves
     ]
     text += "; shaded: training range." if spec.shade else "."
-    return f"{text} {describe(spent)}".rstrip()
+    return f"{text} {budget_sentence(spent)}".rstrip()
+
+
+def _imported() -> ModuleType:
+    """Imports matplotlib, if it must be without the user's settings.
+
+    A backend that is not installed, such as that of a notebook in which a command was started, or
+    a settings file that cannot be read, makes the import itself fail.
+
+    Raises:
+        OSError: it cannot be imported all the same; the message says why.
+    """
+    if "matplotlib" in sys.modules:
+        return sys.modules["matplotlib"]
+    try:
+        return importlib.import_module("matplotlib")
+    except (ValueError, OSError):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+            del sys.modules[name]
+    before = {name: os.environ.get(name) for name in _NEUTRAL}
+    os.environ.update(_NEUTRAL)
+    try:
+        return importlib.import_module("matplotlib")
+    except (ValueError, OSError) as error:
+        raise OSError(f"matplotlib cannot be imported: {error}") from error
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value

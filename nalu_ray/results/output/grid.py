@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nalu_ray.results.analysis.problems import described
+from nalu_ray.results.analysis.groups import described
 from nalu_ray.results.analysis.statistics import Interval
 from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Cell, Table
 from nalu_ray.results.analysis.text import MISSING, number

@@ -17,10 +17,9 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from nalu_ray.results.analysis.groups import Sweep, sweeps
-from nalu_ray.results.analysis.problems import described, problems
-from nalu_ray.results.analysis.table import Table, build_problems
-from nalu_ray.results.analysis.wording import filled
+from nalu_ray.results.analysis.groups import Sweep, described, problems, sweeps
+from nalu_ray.results.analysis.table import Table, build_each
+from nalu_ray.results.analysis.text import filled
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
 from nalu_ray.results.output.page import Chapter, Picture, facts
 from nalu_ray.results.output.terminal import show
@@ -112,10 +111,9 @@ class Stored:
     def tables(self) -> list[Table]:
         """The tables of which a cell has been run, one a preset and problem."""
         return [
-            replace(table, sweep=sweep)
+            table
             for spec in self.specs.tables
-            for sweep, rows in self._sweeps(spec)
-            for table in build_problems(spec, rows)
+            for table in build_each(spec, self._sweeps(spec))
             if any(cell.n for cell in table.cells.values())
         ]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nalu_ray.results.output.drawing import new_figure, our_settings
-from nalu_ray.results.output.figures import COLOURS
+from nalu_ray.results.output.figures import COLOURS, new_figure, our_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

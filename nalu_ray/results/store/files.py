@@ -19,7 +19,7 @@ from nalu_ray.results.store import footer, origin, raw, seal
 from nalu_ray.results.store.columns import Columns
 from nalu_ray.results.store.paths import expanded
 from nalu_ray.results.store.raw import Entry
-from nalu_ray.results.store.rows import COLUMNS, LATER, SCHEMA
+from nalu_ray.results.store.rows import COLUMNS, LATER, OUTCOME, SCHEMA, with_outcomes
 from nalu_ray.results.store.typed import typed
 
 log = logging.getLogger(__name__)
@@ -204,6 +204,8 @@ def _read_one(
     table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
     written = origin.check(file, table, task, known, sealed=sealed)
     table = with_columns(typed(table, known), dict.fromkeys(LATER))
+    if columns is None or OUTCOME in columns:
+        table = with_outcomes(table)
     return written, table if columns is None else table.select(list(columns))
 
 

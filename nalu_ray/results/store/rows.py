@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 
 KEY = ["task", "setting_id", "seed"]
 RUN = ["setting_id", "seed"]
-PRESET, CHANGES, CODE = "preset", "changes", "code"
-COLUMNS = [*KEY, "step", "split", "metric", "x", "value", "reason", CODE]
+PRESET, CHANGES, CODE, OUTCOME = "preset", "changes", "code", "outcome"
+COLUMNS = [*KEY, "step", "split", "metric", "x", "value", "reason", OUTCOME, CODE]
 ABOUT = (PRESET, CHANGES)  # what a row says beside its setting; null in older files
 OF_TRIAL = ("task", "setting_id", CODE)  # what whoever stores a run's rows adds to them
-LATER = (CODE,)  # null in files that are older than the column
-COMPLETED = "completed"
-DIVERGED = "diverged"  # how the reason of a seed begins that came to its end, without a result
+LATER = (OUTCOME, CODE)  # files that are older than the column lack it
+COMPLETED = "completed"  # the metric of a seed's final row, and its outcome if all went well
+DIVERGED, FAILED, OUT_OF_MEMORY = "diverged", "failed", "out_of_memory"
+OUTCOMES = (COMPLETED, DIVERGED, FAILED, OUT_OF_MEMORY)
 
 INTEGERS, FLOATS = ("seed", "step"), ("x", "value")
 SCHEMA = pa.schema(
@@ -25,6 +26,36 @@ SCHEMA = pa.schema(
         for name in COLUMNS
     ]
 )
+
+
+FINAL = [*RUN, "value", "reason", OUTCOME, CODE]
+_RAN_OUT = r"^oom: \d+ seeds?\b"  # of the reasons that were stored before there was the column
+
+
+def with_outcomes(table: pa.Table) -> pa.Table:
+    """Returns rows whose final ones all have an outcome.
+
+    The only place that reads it from a reason: for files of before there was the column, and for
+    runs of another package's task that do not give it.
+
+    Args:
+        table: with the columns ``metric, value, reason``; ``outcome`` may be missing or null.
+    """
+    final = pc.equal(table["metric"], COMPLETED)
+    reason = pc.fill_null(table["reason"], "")
+    cases = {
+        COMPLETED: pc.equal(table["value"], 1.0),
+        DIVERGED: pc.starts_with(reason, DIVERGED),
+        OUT_OF_MEMORY: pc.match_substring_regex(reason, _RAN_OUT),
+    }
+    tests = pc.make_struct(*cases.values(), field_names=list(cases))
+    read = pc.if_else(final, pc.case_when(tests, *cases, FAILED), pa.scalar(None, pa.string()))
+    if OUTCOME not in table.column_names:
+        return table.append_column(OUTCOME, read)
+    given = table[OUTCOME]
+    known = pc.and_(final, pc.is_in(given, pa.array(OUTCOMES)))
+    place = table.column_names.index(OUTCOME)
+    return table.set_column(place, OUTCOME, pc.if_else(known, given, read))
 
 
 def check_whole(rows: pd.DataFrame) -> None:
@@ -57,14 +88,17 @@ def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
         tables: file name to rows, the file that was written first coming first.
 
     Returns:
-        (seeds, 6): ``setting_id, seed, value, reason, code`` and ``file``.
+        (seeds, 8): the columns :data:`FINAL`, ``file``, and ``block``, the number of seeds in it.
     """
-    columns = [*RUN, "value", "reason", CODE]
-    found = [SCHEMA.empty_table().select(columns).append_column("file", pa.array([], pa.string()))]
+    empty = SCHEMA.empty_table().select(FINAL)
+    parts = [empty.append_column("file", pa.array([], pa.string()))]
+    parts[0] = parts[0].append_column("block", pa.array([], pa.int64()))
     for name, table in tables.items():
-        final = table.filter(pc.equal(table["metric"], COMPLETED)).select(columns)
-        found.append(final.append_column("file", pa.repeat(name, final.num_rows)))
-    joined = _of_latest_code(pa.concat_tables(found).to_pandas())
+        final = table.filter(pc.equal(table["metric"], COMPLETED)).select(FINAL)
+        seeds = final.num_rows
+        final = final.append_column("file", pa.repeat(name, seeds))
+        parts.append(final.append_column("block", pa.repeat(seeds, seeds)))
+    joined = _of_latest_code(pa.concat_tables(parts).to_pandas())
     rank = joined.index.to_series().where(joined["value"] > 0, -joined.index.to_series())
     ordered = joined.assign(rank=rank).sort_values(["value", "rank"], ascending=[False, True])
     kept: pd.DataFrame = ordered.drop_duplicates(RUN).sort_index().drop(columns="rank")
@@ -76,7 +110,7 @@ def _of_latest_code(joined: pd.DataFrame) -> pd.DataFrame:
     code = joined[CODE].fillna("")
     if code.nunique() < 2:  # nearly always
         return joined
-    ended = (joined["value"] > 0) | joined["reason"].str.startswith(DIVERGED, na=False)
+    ended = joined[OUTCOME].isin([COMPLETED, DIVERGED])
     latest = code[ended].groupby([joined.loc[ended, name] for name in RUN]).last()
     keys = pd.MultiIndex.from_frame(joined[RUN])
     superseded = ended & (code != latest.reindex(keys).set_axis(joined.index))

@@ -5,10 +5,11 @@
 figures). Every meaning is in a column; file names carry none. ``<out>/.states/`` holds what
 unfinished trials go on from.
 
-Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason``, ``code`` and one
-column for each field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere),
+Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason, outcome, code`` and
+one column per field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere),
 ``code`` the digest of the source that the numbers depend on (null in older files). The last row of
-a seed has metric ``completed``: 1 when the seed ran to its end, 0 with a ``reason`` when not.
+a seed has metric ``completed``: value 1 if the seed completed, else 0. It alone has an ``outcome``
+(``completed``, ``diverged``, ``failed`` or ``out_of_memory``) and, unless completed, a ``reason``.
 ``preset`` is the sweep that asked for the setting, and ``changes`` what the setting has otherwise
 than that preset, as JSON; older files lack both.
 """
@@ -36,14 +37,17 @@ from nalu_ray.results.store.rows import (
     CODE,
     COLUMNS,
     COMPLETED,
+    FINAL,
     FLOATS,
     INTEGERS,
     KEY,
+    OUTCOME,
     RUN,
     SCHEMA,
     check_whole,
     endings,
     only,
+    with_outcomes,
 )
 from nalu_ray.results.store.typed import check_texts, typed
 
@@ -71,13 +75,26 @@ class ReadError(StoreError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one seed of one setting ended, and the digest of the code that ran it, if it is known."""
+    """How one seed of one setting ended.
+
+    Attributes:
+        status: ``completed``, ``diverged``, ``failed`` or ``out_of_memory``.
+        reason: why, for people to read; None if completed.
+        code: digest of the source that ran it; None if not known.
+        block: number of seeds that its trial had.
+    """
 
     setting_id: str
     seed: int
-    ok: bool
-    reason: str | None
+    status: str
+    reason: str | None = None
     code: str | None = None
+    block: int = 1
+
+    @property
+    def ok(self) -> bool:
+        """Whether the seed completed."""
+        return self.status == COMPLETED
 
 
 class Store:
@@ -153,7 +170,7 @@ class Store:
         Args:
             setting: the setting's values, a column each.
             key: ``task`` and ``setting_id``, and ``code`` where it is known.
-            rows: columns ``seed, step, split, metric, x, value, reason``.
+            rows: columns ``seed, step, split, metric, x, value, reason, outcome``.
             manifest: whatever else is to be kept, as JSON.
             beside: files of the trial's own, such as a trained agent, by the ending of their name.
             known: the types of the setting's fields; by default each value's own.
@@ -171,9 +188,9 @@ class Store:
         check_whole(rows)
         columns |= about or {}
         frame = rows.assign(**{**columns, **key}).reindex(columns=[*COLUMNS, *columns])
-        frame = frame.astype({**dict.fromkeys(FLOATS, float), **dict.fromkeys(INTEGERS, "int64")})
-        frame["reason"] = frame["reason"].astype("string")
-        table = _typed(frame, known or {})
+        texts = dict.fromkeys((OUTCOME, "reason"), "string")
+        numbers = {**dict.fromkeys(FLOATS, "float64"), **dict.fromkeys(INTEGERS, "int64")}
+        table = with_outcomes(_typed(frame.astype({**numbers, **texts}), known or {}))
         path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
         # the rows come last: whoever sees them finds the rest
         parts = {f"-{name}": data for name, data in (beside or {}).items()}
@@ -232,17 +249,18 @@ class Store:
         Raises:
             StoreError: a file is there and cannot be read.
         """
-        chosen = endings(self._read(task, [*RUN, "metric", "value", "reason", CODE]))
-        columns = (chosen[name] for name in [*RUN, "value", "reason", CODE])
-        found = {}
-        for sid, seed, value, *texts in zip(*columns, strict=True):
+        chosen = endings(self._read(task, [*FINAL, "metric"]))
+        columns = (chosen[name] for name in [*RUN, OUTCOME, "block", "reason", CODE])
+        outcomes = {}
+        for sid, seed, status, block, *texts in zip(*columns, strict=True):
             reason, code = (None if pd.isna(text) else str(text) for text in texts)
-            found[str(sid), int(seed)] = Outcome(str(sid), int(seed), value == 1.0, reason, code)
-        return found
+            outcome = Outcome(str(sid), int(seed), str(status), reason, code, int(block))
+            outcomes[outcome.setting_id, outcome.seed] = outcome
+        return outcomes
 
     def counting(self, task: str) -> dict[str, set[int]]:
         """Returns the seeds whose rows count of each stored file, by its name without ending."""
-        tables = self._read(task, [*RUN, "metric", "value", "reason", CODE])
+        tables = self._read(task, [*FINAL, "metric"])
         found: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
         chosen = endings(tables)
         for name, seed in zip(chosen["file"], chosen["seed"], strict=True):

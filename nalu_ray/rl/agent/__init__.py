@@ -1,1 +1,1 @@
-"""The agent: network, cores, vision, and what is stored of it."""
+"""The agent: network, cores, vision, and its stored form."""

@@ -1,4 +1,4 @@
-"""Stored agents: the one that scored best in training."""
+"""The choice among stored agents: the one that scored best in training."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ENDING = ".agent.pt"
 
 
 def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
-    """Reads the agent with the highest ``exact``, the share of exact arrivals in training's range.
+    """Returns the agent with the highest ``exact``, its share of exact arrivals at trained T.
 
-    A file that is none, or cannot be used, is named, and the next best is taken.
+    Files without an agent, or with one that cannot be used, are reported and skipped.
 
     Args:
         out: folder or URI of the results.
@@ -26,14 +26,14 @@ def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
         The agent's path, and the agent. Among equals, the first path.
 
     Raises:
-        ConfigError: there is no such agent, or a key of ``wanted`` that no agent knows.
-        StoreError: the place cannot be reached.
+        ConfigError: if no agent matches, or no agent has a key of ``wanted``.
+        StoreError: if the storage cannot be reached.
     """
     return networks.best(out, TASK, _AGENTS, wanted, _used)
 
 
-def _used(found: networks.Found) -> tuple[str, Agent]:
-    return found.path, Agent.from_bytes(found.data, found.path)
+def _used(file: networks.Found) -> tuple[str, Agent]:
+    return file.path, Agent.from_bytes(file.data, file.path)
 
 
 def _score(known: Mapping[str, Any]) -> float:

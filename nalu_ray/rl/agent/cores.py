@@ -1,6 +1,6 @@
-"""What stands between vision and policy: memory that reads the instruction T.
+"""The memory between vision and policy, which reads the instruction T.
 
-All share one shape of state, one tensor (batch, state_size) that starts as zeros, and one call.
+The state of every core is a single tensor, (batch, state_size), that starts as zeros.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
 
 
 class Core(nn.Module):
-    """``state_size`` numbers of memory an environment, ``features`` numbers out.
+    """A memory of ``state_size`` numbers per environment with ``features`` outputs.
 
     ``forward(vision, instruction, keep, state)`` takes (steps, batch, V), (steps, batch),
     (steps, batch) with 0 where an episode starts at that step, and (batch, state_size); it returns
@@ -27,12 +27,12 @@ class Core(nn.Module):
 
 
 class LSTMCore(Core):
-    """Section 4.5's first agent: T as one more input of the LSTM.
+    """Section 4.5's first agent: T is an additional input of the LSTM.
 
     Args:
         vision: size of the vision's output.
         hidden: units of the LSTM.
-        scale: what T is multiplied by.
+        scale: factor on T.
     """
 
     def __init__(self, vision: int, hidden: int, scale: float, extra: int = 0) -> None:
@@ -71,8 +71,8 @@ class InstructionNACCore(LSTMCore):
 class FeedbackNACCore(LSTMCore):
     """Wirings ``feedback`` and ``accumulator``: a NAC whose output goes back into the LSTM.
 
-    It adds up T and what the LSTM put out before and, as an accumulator, its own output before. A
-    NAC is linear: written into the LSTM's matrices, it costs no step of its own.
+    It adds up T, the LSTM's previous output and, as an accumulator, its own previous output. As a
+    NAC is linear, it is folded into the LSTM's matrices and costs no separate step.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class FeedbackNACCore(LSTMCore):
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        told = self.scale * instruction[..., None]
+        scaled = self.scale * instruction[..., None]
         seeing = vision.shape[-1]
-        of_vision, of_nac, of_told = self.lstm.weight_x.split([seeing, self.nac.out_features, 1], 1)
+        of_vision, of_nac, of_time = self.lstm.weight_x.split([seeing, self.nac.out_features, 1], 1)
         count = self.nac.weight
-        projected = linear(vision, of_vision, self.lstm.bias) + told * (
-            of_told + of_nac @ count[:, :1]
+        projected = linear(vision, of_vision, self.lstm.bias) + scaled * (
+            of_time + of_nac @ count[:, :1]
         ).squeeze(1)
         weight = pad(self.lstm.weight_h, (0, self.units)) + of_nac @ count[:, 1:]
         if self.units:
-            projected = torch.cat([projected, told * count[:, 0]], -1)
+            projected = torch.cat([projected, scaled * count[:, 0]], -1)
             weight = torch.cat([weight, count[:, 1:]])
         h, c = state.split([self.hidden + self.units, self.hidden], -1)
         out, c = lstm_steps(projected, (h, c), weight, keep=keep)
@@ -103,21 +103,21 @@ class FeedbackNACCore(LSTMCore):
 
 
 class NACCore(Core):
-    """Ours: T reaches the policy only through counters that nothing bounds.
+    """Ours: T reaches the policy only through unbounded counters.
 
-    A NAC counts elapsed time, c' = NAC([1, c]); another takes the remaining time from T and c. A
-    row of tanh(scale * remaining + bias) tells the small numbers apart that matter near the end and
-    is flat beyond, so that a longer wait looks like any long wait. T is held from when it is seen,
-    so it may be shown once. There is no LSTM: it could learn to tell time too, within the range of
-    training alone.
+    A NAC counts elapsed time, c' = NAC([1, c]); another computes the remaining time from T and c. A
+    row of tanh(scale * remaining + bias) distinguishes the small numbers that matter near the end
+    and is flat beyond, so that all long waits look the same. T is held once it is seen, so it may
+    be shown only once. There is no LSTM, as it could learn to tell time as well, but only within
+    the range of training.
 
     Args:
         vision: size of the vision's output.
         hidden: units of the layer that joins vision and time.
         units: NAC outputs for the remaining time.
-        bank: tanh units for each.
-        init: of the NAC of the remaining time.
-        counter_init: of the counter: large, so that it starts near an exact count.
+        bank: tanh units per output.
+        init: initialisation of the NAC for the remaining time.
+        counter_init: initialisation of the counter; a large value starts near an exact count.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class NACCore(Core):
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
-        one, before = self.elapsed.weight[0]
-        count, told = state.unbind(-1)
+        tick, before = self.elapsed.weight[0]
+        count, held = state.unbind(-1)
         times = []
         for shown, reset in zip(instruction, keep == 0, strict=True):
-            count = one + before * count.masked_fill(reset, 0)
-            told = torch.maximum(shown, told.masked_fill(reset, 0))
-            times.append(torch.stack([told, count], -1))
+            count = tick + before * count.masked_fill(reset, 0)
+            held = torch.maximum(shown, held.masked_fill(reset, 0))
+            times.append(torch.stack([held, count], -1))
         left = self.remaining(torch.stack(times))
         near = torch.tanh(left[..., None] * self.scale + self.bias).flatten(-2)
         features = torch.relu(self.join(torch.cat([vision, near], -1)))
-        return features, torch.stack([count, told], -1)
+        return features, torch.stack([count, held], -1)

@@ -1,4 +1,4 @@
-"""The agent's network: vision, memory, policy and value. Plain torch; RLlib's side is `module`."""
+"""The agent's network: vision, memory, policy and value, in plain torch."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ Wiring = Literal["instruction", "feedback", "accumulator"]
 
 
 class NetworkConfig(BaseModel):
-    """What the network is made of. The paper gives the kinds of layers and no size."""
+    """Variant and sizes of the network; the paper names the layers but no sizes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    variant: Variant = Field("lstm", description="what reads T: lstm, lstm_nac or nac_core")
-    wiring: Wiring = Field("accumulator", description="where lstm_nac's NAC sits")
+    variant: Variant = Field(
+        "lstm", description="part of the network that reads T: lstm, lstm_nac or nac_core"
+    )
+    wiring: Wiring = Field("accumulator", description="position of the NAC in lstm_nac")
     channels: int = Field(16, ge=1, description="channels of the convolution")
     vision: int = Field(64, ge=1, description="units of the layer above the convolution")
-    hidden: int = Field(64, ge=1, description="units of the LSTM, or of nac_core's layer")
-    instruction_scale: float = Field(1.0, gt=0, description="what T is multiplied by")
+    hidden: int = Field(64, ge=1, description="units of the LSTM, or of the layer in nac_core")
+    instruction_scale: float = Field(1.0, gt=0, description="factor on T in the network's input")
     nac_units: int = Field(4, ge=1, description="outputs of the NAC")
     nac_init: Init = Field("uniform", description="initialisation of the NAC")
-    counter_init: float = Field(4.0, description="initialisation of nac_core's counter")
-    bank: int = Field(32, ge=1, description="nac_core's tanh units for the remaining time")
+    counter_init: float = Field(4.0, description="initialisation of the counter in nac_core")
+    bank: int = Field(32, ge=1, description="tanh units of nac_core that read the remaining time")
 
 
 class Network(nn.Module):
-    """Policy and value of a world's pictures and the instruction.
+    """Policy and value, computed from the pictures of a world and the instruction.
 
     Args:
-        config: what it is made of.
+        config: variant and sizes.
         frames: (F, P, P, 3) uint8, every picture of the world.
-        cell_pixels: width of a cell.
-        actions: how many there are.
+        cell_pixels: width of a cell in pixels.
+        actions: number of actions.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Network(nn.Module):
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """A row of steps, time first.
+        """Reads consecutive steps, time first.
 
         Args:
             vision: (steps, batch, V), from ``network.vision``.
@@ -90,7 +92,7 @@ class Network(nn.Module):
 
 
 def build_core(config: NetworkConfig) -> Core:
-    """Returns the memory of a variant."""
+    """Returns the core of a variant."""
     vision, hidden, scale = config.vision, config.hidden, config.instruction_scale
     units, init = config.nac_units, config.nac_init
     if config.variant == "nac_core":

@@ -22,17 +22,17 @@ FORMAT = "nalu_ray agent 1"
 
 
 class AgentError(ValueError):
-    """A file is no agent of this version."""
+    """A file that holds no agent of this version."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A network with the world that it was made for.
+    """A network with the world that it was trained in.
 
     Attributes:
-        network: on the CPU or wherever it was put.
-        world: what it was trained on.
-        about: what is known of its training: plain values.
+        network: the policy and value network.
+        world: the world of its training.
+        about: plain values that describe its training.
     """
 
     network: Network
@@ -40,10 +40,10 @@ class Agent:
     about: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Returns what :meth:`from_bytes` reads.
+        """Returns the contents of a file for :meth:`from_bytes`.
 
         Raises:
-            AgentError: ``about`` holds more than plain values, which no one could read again.
+            AgentError: if ``about`` holds more than plain values, which could not be read again.
         """
         saved = {
             "format": FORMAT,
@@ -59,13 +59,13 @@ class Agent:
         """Reads an agent; runs no code from the file.
 
         Raises:
-            AgentError: it is none; the message starts with ``name``.
+            AgentError: if it is not an agent's file; the message starts with ``name``.
         """
         saved = _plain(data, name)
         try:
             world = World(**saved["world"])
             config = NetworkConfig.model_validate(saved["network"])
-            with torch.device("meta"):  # whatever size is asked for: without memory
+            with torch.device("meta"):  # no memory, whatever size the file names
                 wrong = plain.misfit(build_network(config, world), saved["weights"])
             if wrong is not None:
                 raise ValueError(wrong)
@@ -83,12 +83,12 @@ class Agent:
         """Reads an agent's file.
 
         Raises:
-            AgentError: it cannot be read, or is no agent.
+            AgentError: if the file cannot be read or holds no agent.
         """
         return cls.from_bytes(plain.read(str(path), AgentError), str(path))
 
     def player(self, copies: int, *, greedy: bool = True, seed: int = 0) -> Player:
-        """Returns what plays ``copies`` environments at once."""
+        """Returns a player of ``copies`` environments at once."""
         return Player(self.network, copies, greedy, seed)
 
 
@@ -96,10 +96,10 @@ class Player:
     """Acts in N environments step by step and keeps their memory.
 
     Args:
-        network: which is not changed.
+        network: the agent's network, left unchanged.
         copies: N.
-        greedy: take the likeliest action, else draw one.
-        seed: of the draws.
+        greedy: whether to take the most likely action instead of sampling one.
+        seed: seed of the sampled actions.
     """
 
     def __init__(self, network: Network, copies: int, greedy: bool, seed: int) -> None:
@@ -112,11 +112,11 @@ class Player:
         self.probabilities: Tensor = torch.empty(0)
 
     @torch.no_grad()
-    def act(self, frame: NDArray[np.int64], told: NDArray[np.float32]) -> NDArray[np.int64]:
+    def act(self, frame: NDArray[np.int64], instruction: NDArray[np.float32]) -> NDArray[np.int64]:
         """Returns actions, (N,), for frame ids (N,) and instructions as shown (N,)."""
         seen = self.table[torch.from_numpy(frame)][None]
         logits, _, self.state = self.network(
-            seen, torch.from_numpy(told)[None], self.fresh, self.state
+            seen, torch.from_numpy(instruction)[None], self.fresh, self.state
         )
         self.fresh = torch.ones_like(self.fresh)
         self.probabilities = logits[0].softmax(-1)
@@ -128,10 +128,10 @@ class Player:
 
 
 def about(data: bytes, name: str = "agent") -> dict[str, Any]:
-    """Returns what is known of a stored agent's training; builds no network.
+    """Returns the description of a stored agent's training, without building its network.
 
     Raises:
-        AgentError: it is none; the message starts with ``name``.
+        AgentError: if it is not an agent's file; the message starts with ``name``.
     """
     saved = _plain(data, name)
     try:
@@ -151,5 +151,5 @@ def _plain(data: bytes, name: str) -> dict[str, Any]:
 
 
 def build_network(config: NetworkConfig, world: World) -> Network:
-    """Returns a network that sees a world's pictures; torch's generator draws its weights."""
+    """Returns a network for the pictures of a world, its weights drawn by torch's generator."""
     return Network(config, world.frames, world.cell_pixels)

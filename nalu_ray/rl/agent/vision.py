@@ -1,4 +1,4 @@
-"""What the agent makes of the picture of the world."""
+"""The part of the network that sees the picture of the world."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor, nn
 class Vision(nn.Module):
     """Convolution with a field of one cell, ReLU, a linear layer, ReLU.
 
-    A world has few pictures (600 with five by five cells) and a picture few kinds of cells. Where
-    pictures are named by their number, each is computed once a batch, and each kind of cell once:
-    the same arithmetic as on pixels, without the repetitions.
+    A world has few pictures (600 with five by five cells), and a picture has few distinct cells. If
+    pictures are given by number, each is computed once per batch, and each distinct cell once: the
+    same arithmetic as on pixels, without the repetitions.
 
     Args:
         frames: (F, P, P, 3) uint8, every picture of the world.
         cell_pixels: width of a cell; the convolution's kernel and stride.
-        channels: of the convolution.
-        features: of the output.
+        channels: output channels of the convolution.
+        features: size of the output.
 
     Raises:
-        ValueError: if the pictures are no whole number of cells wide.
+        ValueError: if the width of the pictures is not a multiple of cell_pixels.
     """
 
     cells: Tensor
@@ -35,7 +35,7 @@ class Vision(nn.Module):
         width, rest = divmod(frames.shape[1], cell_pixels)
         if rest:
             raise ValueError(
-                f"{frames.shape[1]} pixels are no multiple of cell_pixels={cell_pixels}"
+                f"{frames.shape[1]} pixels are not a multiple of cell_pixels={cell_pixels}"
             )
         self.features = features
         self.conv = nn.Conv2d(3, channels, cell_pixels, stride=cell_pixels)
@@ -53,17 +53,17 @@ class Vision(nn.Module):
         return torch.relu(self.linear(seen)).reshape(*pixels.shape[:-3], -1)
 
     def table(self, frames: Tensor | None = None) -> Tensor:
-        """(B,) numbers of pictures to (B, features); of all pictures where none are named."""
+        """(B,) numbers of pictures to (B, features); all pictures if no numbers are given."""
         kinds = self.kinds if frames is None else self.kinds[frames]
         filters = self.conv.weight.flatten(1)
         per_cell = torch.relu(nn.functional.linear(self.cells, filters, self.conv.bias))
-        found: Tensor = torch.relu(self.linear(per_cell[kinds].flatten(1)))
-        return found
+        features: Tensor = torch.relu(self.linear(per_cell[kinds].flatten(1)))
+        return features
 
     def numbered(self, frames: Tensor) -> Tensor:
         """(...) numbers of pictures to (..., features), each picture computed once."""
-        distinct, place = torch.unique(frames, return_inverse=True)
-        return self.table(distinct)[place]
+        distinct, index = torch.unique(frames, return_inverse=True)
+        return self.table(distinct)[index]
 
 
 def _distinct_cells(

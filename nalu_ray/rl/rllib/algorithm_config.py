@@ -1,4 +1,4 @@
-"""What the configurations of IMPALA and A3C share: fields, defaults, checks."""
+"""Fields, defaults and checks that the configurations of IMPALA and A3C share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing_extensions import Self
 
 from nalu_ray.envs import ID, World
 from nalu_ray.errors import explain
-from nalu_ray.rl.losses import LossConfig
+from nalu_ray.rl.losses import LossConfig, Schedule, check_schedule, scheduled
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rllib.metrics import evaluate
 from nalu_ray.rl.rllib.module import TimeModule, network_config
-from nalu_ray.rl.schedule import Schedule, check_schedule, scheduled
 from nalu_ray.rl.unsupported import refused
 
 RLLIB_SEEDS = 2**31
@@ -32,12 +31,10 @@ class ActorCriticConfig(AlgorithmConfig):
     ``evaluation(evaluation_duration=...)`` is the episodes of an evaluation, spread over the T's of
     training; they are greedy, unless ``evaluation_config`` has ``explore=True``.
 
-    What RLlib offers besides and these algorithms do not do, :mod:`nalu_ray.rl.unsupported`, is
-    refused by :meth:`validate`.
+    :meth:`validate` refuses settings of RLlib that have no effect here, see
+    :mod:`nalu_ray.rl.unsupported`.
     """
 
-    # Whether the loss weighs actions by how likely the learner's policy makes them.
-    importance_weights = False
     runner_class: type[VectorRunner] = VectorRunner
     _stream_seed: int | None = None  # as debugging() was given it; none in older checkpoints
 
@@ -86,7 +83,7 @@ class ActorCriticConfig(AlgorithmConfig):
             vf_loss_coeff: weight of half the mean squared error of the value.
             entropy_coeff: weight of the policy's mean entropy; a number or a schedule.
             nac_lr_factor: learning rate of the NACs' parameters as a multiple of ``lr``.
-            reward_scale: what rewards are multiplied by in the loss; reported returns are not.
+            reward_scale: factor on rewards in the loss; reported returns are unscaled.
             sparsity: weight in the loss of the NAC weights' mean distance to the nearest of -1, 0
                 and 1; a number or a schedule.
             max_bad_updates: updates in a row whose loss or gradient is not finite, at which
@@ -94,7 +91,7 @@ class ActorCriticConfig(AlgorithmConfig):
             kwargs: RLlib's own, such as ``lr``, ``gamma``, ``grad_clip``.
         """
         super().training(**kwargs)
-        own = {
+        given = {
             "lambda_": lambda_,
             "vf_loss_coeff": vf_loss_coeff,
             "entropy_coeff": entropy_coeff,
@@ -103,7 +100,7 @@ class ActorCriticConfig(AlgorithmConfig):
             "sparsity": sparsity,
             "max_bad_updates": max_bad_updates,
         }
-        for name, value in own.items():
+        for name, value in given.items():
             if value is not NotProvided:
                 setattr(self, name, value)
         return self
@@ -145,7 +142,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return RLModuleSpec(module_class=TimeModule, model_config=config)
 
     def loss_config(self, steps: int) -> LossConfig:
-        """Returns what the loss weighs after ``steps`` trained steps."""
+        """Returns the weights of the loss after ``steps`` trained environment steps."""
         return LossConfig(
             gamma=self.gamma,
             lam=self.lambda_,
@@ -154,7 +151,7 @@ class ActorCriticConfig(AlgorithmConfig):
         )
 
     def world(self) -> World:
-        """Returns the world that is played.
+        """Returns the world of the environments.
 
         Raises:
             ValueError: if a field of it is unknown, or its value not allowed.
@@ -204,7 +201,7 @@ class ActorCriticConfig(AlgorithmConfig):
             check_schedule(name, getattr(self, name))
 
     def _validate_parts(self) -> None:
-        """What RLlib offers and this learner or runner does not do."""
+        """Refuses a learner or an environment runner that these algorithms cannot use."""
         if not issubclass(self.env_runner_cls, self.runner_class):
             raise ValueError(
                 f"env_runner_cls={self.env_runner_cls.__name__}: the loss needs the rollouts of "

@@ -1,4 +1,4 @@
-"""An algorithm's state as plain values and tensors, and its network."""
+"""The state of an algorithm as plain values and tensors, and a copy of its network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FORMAT = "nalu_ray algorithm 1"
 
 
 def save(algorithm: Algorithm) -> dict[str, Any]:
-    """Returns what :func:`load` goes on from; it loads under ``torch.load(weights_only=True)``.
+    """Returns the state for :func:`load`; it loads under ``torch.load(weights_only=True)``.
 
-    Weights, optimiser, counters, and of each runner the environments, the memory and the random
-    numbers. With ``num_env_runners=0`` nothing else changes the course of training; with runners
-    in actors, what they sampled and nobody has learned from is left out.
+    It holds weights, optimiser and counters, and the environments, memory and random numbers of
+    each runner. With ``num_env_runners=0`` that determines the rest of training; with runners in
+    actors, samples that were not yet used for an update are left out.
     """
     learner = _of_learner(algorithm, ActorCriticLearner.state_dict)
     alive = algorithm.env_runner_group.foreach_env_runner(_collector_state)
@@ -43,17 +43,17 @@ def save(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def load(algorithm: Algorithm, state: dict[str, Any]) -> None:
-    """Lets an algorithm of the same configuration go on from a saved state.
+    """Resumes an algorithm of the same configuration from a saved state.
 
     Raises:
-        ValueError: if it is no such state, or one of another number of environments.
-        RuntimeError: if it is one of another network.
+        ValueError: if it is not such a state, or of another number of environments.
+        RuntimeError: if it is of another network.
     """
     if state.get("format") != FORMAT:
-        raise ValueError(f"no state of an algorithm ({FORMAT})")
-    own = algorithm.config.num_envs_per_env_runner
-    if state["envs"] != own:
-        raise ValueError(f"state of {state['envs']} environments a runner, not {own}")
+        raise ValueError(f"not the state of an algorithm ({FORMAT})")
+    count = algorithm.config.num_envs_per_env_runner
+    if state["envs"] != count:
+        raise ValueError(f"state of {state['envs']} environments per runner, not {count}")
     _of_learner(algorithm, partial(_load_learner, state=state["learner"]))
     group = algorithm.env_runner_group
     group.foreach_env_runner(partial(_load_runner, state=state))
@@ -72,12 +72,13 @@ def network_of(algorithm: Algorithm) -> Network:
 
 
 class TrainedModule:
-    """What an algorithm of ours adds to RLlib's: its module is the learner's."""
+    """Makes ``get_module()`` of an algorithm return the trained network."""
 
     def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> RLModule | None:
-        """Returns the module of the trained network, on the CPU; none of another name.
+        """Returns the module with the trained network, on the CPU; None for another name.
 
-        RLlib's own is the local runner's, which has the first weights where others play.
+        RLlib would return the local runner's module, which keeps the initial weights if other
+        runners sample.
         """
         if module_id != DEFAULT_MODULE_ID:
             return None
@@ -92,7 +93,7 @@ def _module_state(learner: ActorCriticLearner) -> dict[str, Any]:
 
 
 def _of_learner(algorithm: Any, function: Any) -> Any:
-    """Returns what a function makes of the learner, here or in its actor."""
+    """Calls a function with the learner, here or in its actor, and returns the result."""
     (result,) = algorithm.learner_group.foreach_learner(function)
     value = result.get()
     if isinstance(value, Exception):
@@ -115,9 +116,9 @@ def _collector_state(runner: VectorRunner) -> tuple[int, dict[str, Any] | None]:
 
 def _load_runner(runner: VectorRunner, state: dict[str, Any]) -> None:
     runner.set_weights_and_version(_module_weights(state), state["learner"]["version"])
-    own = state["collectors"].get(runner.worker_index or 0)
-    if runner.collector is not None and own is not None:
-        runner.collector.load_state_dict(copied(own))
+    saved = state["collectors"].get(runner.worker_index or 0)
+    if runner.collector is not None and saved is not None:
+        runner.collector.load_state_dict(copied(saved))
 
 
 def _module_weights(state: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""RLlib's environment runner around :class:`nalu_ray.rl.rollout.Collector`."""
+"""RLlib's environment runner around :class:`nalu_ray.rl.rollout.Collector`, and waiting for one."""
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -142,3 +143,51 @@ def _reconstructed() -> bool:
         return False
     context = ray.get_runtime_context()
     return context.get_actor_id() is not None and bool(context.was_current_actor_reconstructed)
+
+
+def wait_for_any(group: Any, tag: str, timeout: float) -> None:
+    """Waits until any request of an `EnvRunnerGroup` is answered, or for ``timeout`` seconds.
+
+    RLlib waits for all requests, so that each runner would be as slow as the slowest.
+    """
+    requests = group._worker_manager._in_flight_req_to_actor_id.items()
+    pending = [request for request, (name, _) in requests if name == tag]
+    if pending:
+        ray.wait(pending, num_returns=1, timeout=timeout)
+
+
+class Patience:
+    """Decides when to give up on environment runners that die again and again.
+
+    Args:
+        group: the `EnvRunnerGroup`.
+        attempts: allowed training steps in a row without a living runner.
+        restarts: allowed restarts per runner, on average, without any answer.
+    """
+
+    def __init__(self, group: Any, attempts: int = 60, restarts: int = 5) -> None:
+        self.group, self.attempts, self.restarts = group, attempts, restarts
+        self.failed = self.before = 0
+
+    def answered(self) -> None:
+        """Notes that a runner answered a request."""
+        self.failed, self.before = 0, self.group.num_remote_worker_restarts()
+
+    def check(self) -> None:
+        """Waits a second if no runner is alive.
+
+        Raises:
+            RuntimeError: if no runner came back for too long, or runners kept dying.
+        """
+        died = self.group.num_remote_worker_restarts() - self.before
+        if died > self.restarts * self.group.num_remote_env_runners():
+            raise RuntimeError(
+                f"environment runners died {died} times without one answer in between; Ray's logs "
+                "of A3CRunner or VectorRunner say why"
+            )
+        if self.group.num_healthy_remote_workers():
+            return
+        self.failed += 1
+        if self.failed > self.attempts:
+            raise RuntimeError("all environment runners are gone, and none came back")
+        time.sleep(1)

@@ -1,4 +1,4 @@
-"""The learner of both algorithms: loss, gradients, optimiser, and what is not finite."""
+"""The learner of both algorithms: gradients, updates, and how it handles non-finite ones."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nalu_ray.layers import NAC
 from nalu_ray.rl.agent.network import Network
-from nalu_ray.rl.losses import actor_critic
+from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
-from nalu_ray.rl.schedule import scheduled
 
 PROGRESS = "progress"  # component of the state: counters
 LR, UPDATES, DROPPED = "learning_rate", "updates_lifetime", "updates_dropped_lifetime"
@@ -41,10 +40,10 @@ class DivergedError(RuntimeError):
 
 
 class ActorCriticLearner(TorchLearner):
-    """Updates a network by :func:`nalu_ray.rl.losses.actor_critic`; rollouts go straight in.
+    """Updates a network by the gradient of a loss on rollouts, which go straight in.
 
     An update whose loss or gradient is not finite, or too large to be squared after clipping, is
-    dropped before the optimiser sees it. A subclass says which optimiser it is.
+    dropped before the optimiser sees it. A subclass gives the loss and the optimiser.
 
     Attributes:
         progress: ``steps`` trained and ``updates`` applied, which the schedules follow, ``bad``
@@ -59,25 +58,38 @@ class ActorCriticLearner(TorchLearner):
 
     @property
     def network(self) -> Network:
-        """The network that is trained."""
+        """The network in training."""
         network: Network = self.module[DEFAULT_MODULE_ID].network
         return network
 
     @property
     def optimiser(self) -> torch.optim.Optimizer:
-        """The one optimiser."""
+        """The optimiser of all parameters."""
         optimiser: torch.optim.Optimizer = self.get_optimizer()
         return optimiser
 
     def build_optimiser(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """Returns the optimiser of groups of parameters; the learning rates are set later."""
+        """Returns the optimiser of parameter groups; learning rates are set at each update."""
+        raise NotImplementedError
+
+    def loss(
+        self, logits: Tensor, values: Tensor, taken: Taken, config: LossConfig
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns the loss of a rollout, a scalar, and its parts by name, detached.
+
+        Args:
+            logits: (R + 1, N, actions), of the policy that learns.
+            values: (R + 1, N), the last for the observation after the rollout.
+            taken: the rollout's steps.
+            config: weights of the parts.
+        """
         raise NotImplementedError
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         parts = [part for part in self.network.modules() if isinstance(part, NAC)]
         nac = [parameter for part in parts for parameter in part.parameters()]
         known = set(map(id, nac))
-        rest = [own for own in self.network.parameters() if id(own) not in known]
+        rest = [part for part in self.network.parameters() if id(part) not in known]
         groups = [
             {"params": params, "factor": factor}
             for params, factor in ((rest, 1.0), (nac, self.config.nac_lr_factor))
@@ -88,36 +100,36 @@ class ActorCriticLearner(TorchLearner):
         )
 
     def compute_loss_for_module(self, **_: Any) -> Tensor:
-        raise NotImplementedError("rollouts are no batches of RLlib's: see `gradients`")
+        raise NotImplementedError("rollouts are not batches of RLlib; call `gradients`")
 
     def gradients(
         self, rollouts: Sequence[Rollout], steps: int
     ) -> tuple[Gradients, dict[str, float]]:
-        """Returns the gradient by parameter, and the parts of the loss.
+        """Returns the gradients by parameter name, and the parts of the loss.
 
         Args:
-            rollouts: of the same length.
-            steps: trained so far, which the loss's schedules follow.
+            rollouts: rollouts of equal length.
+            steps: environment steps trained so far, for the loss's schedules.
         """
         names, parameters = zip(*self.network.named_parameters(), strict=True)
         loss, parts = self._loss(Rollout.joined(rollouts), steps)
-        found = torch.autograd.grad(loss, parameters)
+        gradients = torch.autograd.grad(loss, parameters)
         values = torch.stack(list(parts.values())).tolist()
-        return dict(zip(names, found, strict=True)), dict(zip(parts, values, strict=True))
+        return dict(zip(names, gradients, strict=True)), dict(zip(parts, values, strict=True))
 
     def take_step(
         self, gradients: Gradients, parts: dict[str, float], steps: int, version: int
     ) -> None:
-        """Makes one update, or drops it.
+        """Makes an update, or drops it.
 
         Args:
-            gradients: by parameter; changed in place.
-            parts: of the loss, with ``total_loss``.
-            steps: how many the gradient was made of.
-            version: of the weights that acted: how many updates had made them.
+            gradients: gradients by parameter name; clipped in place.
+            parts: parts of the loss, ``total_loss`` among them.
+            steps: environment steps behind the gradient.
+            version: number of updates that had made the acting weights.
 
         Raises:
-            DivergedError: if it is one of too many in a row that are not finite.
+            DivergedError: after too many dropped updates in a row.
         """
         clip = self.config.grad_clip
         norm = _norm(list(gradients.values()), exact=clip is not None)
@@ -168,10 +180,10 @@ class ActorCriticLearner(TorchLearner):
         return copied(saved)  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a saved state, whatever the present one is.
+        """Resumes from a saved state.
 
         Raises:
-            RuntimeError: if it is another network's.
+            RuntimeError: if it belongs to another network.
         """
         self.network.load_state_dict(state["weights"])
         self.optimiser.load_state_dict(copied(state["optimiser"]))
@@ -185,18 +197,16 @@ class ActorCriticLearner(TorchLearner):
             # A copy: what comes through the object store cannot be written to, as torch wants.
             return torch.tensor(array, device=self.device)
 
-        keep = on_device(rollout.keep).float()
+        keep, instruction = on_device(rollout.keep).float(), on_device(rollout.instruction)
         vision = network.vision.numbered(on_device(rollout.frames))
-        logits, values, _ = network(vision, on_device(rollout.told), keep, on_device(rollout.state))
-        loss, parts = actor_critic(
-            logits,
-            values,
-            on_device(rollout.actions).long(),
-            on_device(rollout.rewards) * config.reward_scale,
-            1 - keep[1:],
-            on_device(rollout.log_probs) if config.importance_weights else None,
-            config.loss_config(steps),
+        logits, values, _ = network(vision, instruction, keep, on_device(rollout.state))
+        taken = Taken(
+            actions=on_device(rollout.actions).long(),
+            log_probs=on_device(rollout.log_probs),
+            rewards=on_device(rollout.rewards) * config.reward_scale,
+            done=1 - keep[1:],
         )
+        loss, parts = self.loss(logits, values, taken, config.loss_config(steps))
         weight = scheduled(config.sparsity, steps)
         if weight:
             fractions = network.fractions()
@@ -237,7 +247,7 @@ class ActorCriticLearner(TorchLearner):
 
 
 def _norm(gradients: list[Tensor], *, exact: bool) -> Tensor:
-    """Returns the norm of all together, where ``exact`` also one whose square float32 lacks."""
+    """Returns the norm of all gradients together; if ``exact``, also where squares overflow."""
     norm: Tensor = get_total_norm(gradients)
     if not exact or math.isfinite(norm):
         return norm
@@ -247,7 +257,7 @@ def _norm(gradients: list[Tensor], *, exact: bool) -> Tensor:
 
 
 def copied(value: Any) -> Any:
-    """Returns nested dictionaries and lists anew, and their tensors as copies on the CPU."""
+    """Copies nested dictionaries and lists; their tensors are copied to the CPU."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

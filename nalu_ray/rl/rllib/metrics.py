@@ -1,4 +1,4 @@
-"""Numbers of a training result, and RLlib's evaluation of these algorithms."""
+"""Metrics of a training result, and evaluation within RLlib."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ LOSSES = ("policy_loss", "value_loss", "entropy", "total_loss", "gradient_norm",
 
 
 def figures(result: dict[str, Any]) -> dict[str, float]:
-    """Returns the numbers of one ``train()`` by short names.
+    """Returns the metrics of one ``train()`` under short names.
 
     Counts are over the whole training: ``steps`` trained, ``updates``, ``dropped`` updates and
-    ``episodes``. Means are over this iteration, and left out where there was nothing: ``return``,
+    ``episodes``. Means are over this iteration, and missing if it had no such data: ``return``,
     ``length``, ``exact`` (share of the episodes in which arriving at T was possible), ``never``,
     ``staleness`` (updates between the weights that acted and the update), ``lr``, and the parts of
     the loss.
     """
     runners: dict[str, Any] = result.get(ENV_RUNNER_RESULTS, {})
     learners: dict[str, Any] = result.get(LEARNER_RESULTS, {})
-    own: dict[str, Any] = learners.get(DEFAULT_MODULE_ID, {})
+    learner: dict[str, Any] = learners.get(DEFAULT_MODULE_ID, {})
     counts = {
         "steps": learners.get(ALL_MODULES, {}).get(NUM_ENV_STEPS_TRAINED_LIFETIME, 0),
-        "updates": own.get(UPDATES, 0),
-        "dropped": own.get(DROPPED, 0),
+        "updates": learner.get(UPDATES, 0),
+        "dropped": learner.get(DROPPED, 0),
         "episodes": runners.get(NUM_EPISODES_LIFETIME, 0),
     }
     means = {
@@ -51,9 +51,9 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
         "length": runners.get(EPISODE_LEN_MEAN),
         "exact": runners.get(EXACT_MEAN),
         "never": runners.get(NEVER_MEAN),
-        "staleness": own.get(STALENESS),
-        "lr": own.get(LR),
-        **{name: own.get(name) for name in LOSSES},
+        "staleness": learner.get(STALENESS),
+        "lr": learner.get(LR),
+        **{name: learner.get(name) for name in LOSSES},
     }
     # RLlib keeps a name once logged, as NaN where an iteration logs nothing.
     known = {name: float(value) for name, value in means.items() if value is not None}
@@ -66,9 +66,9 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
 def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
     """RLlib's ``custom_evaluation_function``: ``evaluation_duration`` episodes.
 
-    Each T of training has as many as any other, or one more. Reported under
-    ``evaluation/env_runners`` is what :func:`nalu_ray.rl.evaluation.shares` says, ``num_episodes``,
-    and the means of return and length under RLlib's names.
+    They are spread evenly over the T's of training. ``evaluation/env_runners`` gets the values of
+    :func:`nalu_ray.rl.evaluation.shares`, ``num_episodes``, and the means of return and length
+    under RLlib's names.
     """
     config, world = algorithm.config, algorithm.config.world()
     low, high = world.instruction_range
@@ -81,13 +81,13 @@ def evaluate(algorithm: Any, _: Any) -> tuple[dict[str, Any], int, int]:
         greedy=not (config.evaluation_config or {}).get("explore", False),
     )
     lengths = played["arrival"].fillna(world.time_limit)
-    told = {
+    values = {
         **shares(played, world.time_limit),
         EPISODE_RETURN_MEAN: float(played["reward"].mean()),
         EPISODE_LEN_MEAN: float(lengths.mean()),
     }
     logger = MetricsLogger(root=False)
-    for name, value in told.items():
+    for name, value in values.items():
         logger.log_value(name, value, reduce="mean")
     logger.log_value(NUM_EPISODES, len(played), reduce="sum")
     algorithm.metrics.aggregate([logger.reduce()], key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))

@@ -61,14 +61,15 @@ class TimeModule(TorchRLModule, ValueFunctionAPI):
 
     def _time_major(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
         seen = batch[Columns.OBS]
-        told = seen["instruction"][..., 0].mT
+        instruction = seen["instruction"][..., 0].mT
         if "frame" in seen:
             vision = self.network.vision.numbered(seen["frame"])
         else:
             vision = self.network.vision(seen["pixels"])
         # RLlib starts a row where an episode starts: within a row nothing is reset.
         memory = batch[Columns.STATE_IN]["memory"]
-        return self.network(vision.transpose(0, 1), told, torch.ones_like(told), memory)  # type: ignore[no-any-return]
+        keep = torch.ones_like(instruction)
+        return self.network(vision.transpose(0, 1), instruction, keep, memory)  # type: ignore[no-any-return]
 
 
 def network_config(model_config: dict[str, Any]) -> NetworkConfig:
@@ -77,5 +78,5 @@ def network_config(model_config: dict[str, Any]) -> NetworkConfig:
     Raises:
         pydantic.ValidationError: it names a field that does not exist, or a value not allowed.
     """
-    own = {name: value for name, value in model_config.items() if name not in OTHER}
-    return NetworkConfig.model_validate(own)
+    values = {name: value for name, value in model_config.items() if name not in OTHER}
+    return NetworkConfig.model_validate(values)

@@ -14,7 +14,7 @@ from ray.tune.result import DONE
 
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom
-from nalu_ray.sweep.node import NodeError
+from nalu_ray.sweep.machine import NodeError
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.provenance import code_digest
@@ -25,8 +25,8 @@ from nalu_ray.sweep.ray.tensorboard import Curves
 from nalu_ray.sweep.ray.waiting import Waiting
 from nalu_ray.sweep.ray.worker import Slot
 from nalu_ray.sweep.scratch import MARK, TUNE, discard, scratch
+from nalu_ray.sweep.stdio import lasting
 from nalu_ray.sweep.stopping import StoppedError, raise_storage, storage
-from nalu_ray.sweep.streams import forgiving
 from nalu_ray.sweep.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
 RETRIES = 3
@@ -55,14 +55,19 @@ class Relay(_OfThisCommand, tune.Callback):
         self.retries = retries
         self.unusable: StoreError | NodeError | None = None
         self.waiting = Waiting(board.note)
+        self.specs: dict[str, TrialSpec] = {}
+
+    def spec(self, trial: Any) -> TrialSpec:
+        """Returns what a trial of Tune's was made from."""
+        return self.specs[trial.config["spec"]["key"]]
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.board.tick()
         first = next((trial for trial in trials if trial.status == Trials.PENDING), None)
-        self.waiting.look(bool(self.board.running), first and _spec(first))
+        self.waiting.look(bool(self.board.running), first and self.spec(first))
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.board.started(trial.trial_id, _spec(trial))
+        self.board.started(trial.trial_id, self.spec(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -77,13 +82,13 @@ class Relay(_OfThisCommand, tune.Callback):
             failed=dict(result["failed"]),
             messages=tuple(result["messages"]),
         )
-        self.board.report(trial.trial_id, _spec(trial), report)
+        self.board.report(trial.trial_id, self.spec(trial), report)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.board.resumed(trial.trial_id, _spec(trial), describe(failure()))
+        self.board.resumed(trial.trial_id, self.spec(trial), describe(failure()))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        spec = _spec(trial)
+        spec = self.spec(trial)
         _, step = self.board.running.get(trial.trial_id, (spec, 0))
         gone, error = Trial(spec), failure()
         try:
@@ -92,7 +97,7 @@ class Relay(_OfThisCommand, tune.Callback):
             if error is not None:
                 raise_storage(error)
             reason = oom.reason(spec, error) or describe(error)
-            gone.fail_with(f"{reason} (retries: {self.retries})", step)
+            gone.fail_with(f"{reason} (retries: {self.retries})", step, oom.outcome(error))
         except (StoreError, NodeError) as found:
             self.unusable = found
             gone.failed = dict.fromkeys(spec.seeds, str(found))
@@ -152,7 +157,7 @@ def run(
     made = {kind: _logger(kind, plan) for kind in loggers if kind in LOGGERS}
     made |= {"tensorboard": curves} if curves else {}
     callbacks = [relay, *(Guarded(kind, inner, board) for kind, inner in made.items())]
-    with forgiving(), _stopping(store, relay), scratch(store) as name:
+    with lasting(), _stopping(store, relay), scratch(store) as name:
         run_config = tune.RunConfig(
             name=name,
             storage_path=f"{store.root}/{TUNE}",
@@ -163,9 +168,10 @@ def run(
             verbose=0,
         )
         place = {"mark": f"{TUNE}/{name}/{MARK}", "code": code_digest()}
-        specs = [{**spec.model_dump(mode="json"), **place} for spec in plan.trials]
+        specs = [spec.model_copy(update=place) for spec in plan.trials]
+        relay.specs = {spec.key: spec for spec in specs}
         space = {
-            "spec": tune.grid_search(specs),
+            "spec": tune.grid_search([spec.plain() for spec in specs]),
             "state_seconds": state_seconds,
             "report_seconds": report_seconds(plan.slots),
         }
@@ -219,7 +225,7 @@ def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:
     return tune.TuneConfig(
         reuse_actors=True,
         max_concurrent_trials=max_concurrent,
-        trial_name_creator=lambda trial: _spec(trial).label,
+        trial_name_creator=lambda trial: trial.config["spec"]["label"],
         trial_dirname_creator=_folder_name,
     )
 
@@ -233,9 +239,6 @@ def _logger(kind: str, plan: Plan) -> Any:
     return getattr(importlib.import_module(module), name)(**arguments[kind])
 
 
-def _spec(trial: Any) -> TrialSpec:
-    return TrialSpec.model_validate(trial.config["spec"])
-
-
 def _folder_name(trial: Any) -> str:
-    return f"{re.sub(r'[^A-Za-z0-9=.,+-]+', '_', _spec(trial).label)[:120]}_{trial.trial_id}"
+    label = re.sub(r"[^A-Za-z0-9=.,+-]+", "_", trial.config["spec"]["label"])
+    return f"{label[:120]}_{trial.trial_id}"

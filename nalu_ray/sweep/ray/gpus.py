@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ray
 
 from nalu_ray.errors import ConfigError
@@ -27,7 +25,7 @@ def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
         name=f"memory of {spec.label}", num_cpus=spec.share, num_gpus=1, memory=spec.memory or None
     )
     try:
-        found: tuple[int, int] = ray.get(asked.remote(whole.model_dump()), timeout=WAIT_SECONDS)
+        found: tuple[int, int] = ray.get(asked.remote(whole), timeout=WAIT_SECONDS)
     except ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
         raise ConfigError(
@@ -36,12 +34,12 @@ def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
     return found
 
 
-def _measure(spec: dict[str, Any]) -> tuple[int, int]:
+def _measure(spec: TrialSpec) -> tuple[int, int]:
     import torch  # noqa: PLC0415 (there, not here)
 
     if not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU here")
-    trial = Trial(TrialSpec.model_validate(spec))
+    trial = Trial(spec)
     trial.start(resume=False)  # evaluation, after a few steps too, may take more than training
     while not (progress := trial.advance()).shown and progress.step < progress.steps:
         pass

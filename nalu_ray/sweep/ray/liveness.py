@@ -32,7 +32,7 @@ STOPPED = 3  # exit code, as for StoppedError
 
 
 @dataclass
-class Part:
+class RayProcess:
     """A process of Ray's that nothing works without.
 
     Attributes:
@@ -58,16 +58,16 @@ class Part:
         return False
 
 
-def parts() -> list[Part]:
+def parts() -> list[RayProcess]:
     """Returns what must live of the Ray that this process is connected to."""
     context = ray.get_runtime_context()
     host, _, port = context.gcs_address.rpartition(":")
     patience = 0.0 if _started() else PATIENCE_SECONDS
-    wanted = [Part("head (gcs_server)", host.strip("[]"), int(port), patience)]
+    wanted = [RayProcess("head (gcs_server)", host.strip("[]"), int(port), patience)]
     for node in ray.nodes():
         if node["NodeID"] == context.get_node_id():
             here, number = node["NodeManagerAddress"], int(node["NodeManagerPort"])
-            wanted.append(Part("part on this machine (raylet)", here, number, 0.0))
+            wanted.append(RayProcess("part on this machine (raylet)", here, number, 0.0))
     return wanted
 
 
@@ -78,9 +78,9 @@ class Watch:
         lost: the part, once there is one.
     """
 
-    def __init__(self, wanted: list[Part], tidy: Callable[[], None]) -> None:
+    def __init__(self, wanted: list[RayProcess], tidy: Callable[[], None]) -> None:
         self.wanted, self.tidy = wanted, tidy
-        self.lost: Part | None = None
+        self.lost: RayProcess | None = None
         self._processes = _started()
         self._logs = _node().get_logs_dir_path()
         self._over, self._left = threading.Event(), threading.Event()

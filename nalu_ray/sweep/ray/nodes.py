@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.node import SHARED
+from nalu_ray.sweep.machine import SHARED
 
 PROBE_SECONDS = 60
 
@@ -80,21 +80,20 @@ def _answer(reference: Any) -> Answer | str:
 
 
 def _probe() -> Callable[[str], tuple[str, str, bool]]:
-    """Returns what runs on a node; made here, it travels whole and needs nothing of ours there."""
+    """Returns what runs on a node: made here, it travels whole, as the node may have other code."""
 
     def probe(path: str) -> tuple[str, str, bool]:
-        import hashlib  # noqa: PLC0415 (there, not here)
-        import pathlib  # noqa: PLC0415
+        import os  # noqa: PLC0415 (there, not here)
 
         import nalu_ray  # noqa: PLC0415
 
-        digest = hashlib.sha256()
-        root = pathlib.Path(nalu_ray.__file__).resolve().parents[1]
-        for folder in (root / "envs", root / "nalu_ray"):
-            for file in sorted(folder.rglob("*.py")):
-                name = file.relative_to(folder).as_posix().encode()
-                digest.update(name + b"\0" + file.read_bytes())
-        return nalu_ray.__version__, digest.hexdigest()[:12], pathlib.Path(path).exists()
+        try:
+            from nalu_ray.sweep.provenance import code_digest  # noqa: PLC0415
+
+            code = code_digest()
+        except ImportError:  # of a version that has it elsewhere
+            code = "unknown"
+        return nalu_ray.__version__, code, os.path.exists(path)
 
     return probe
 
@@ -113,7 +112,8 @@ def _mistakes(here: Answer, answers: Iterable[tuple[str, Answer | str]], out: st
         elif answer.code != here.code:
             found.append(
                 f"node {address} has other code (digest {answer.code}) of nalu_ray "
-                f"{answer.version} than this command ({here.code}): copy one state of it to all"
+                f"{answer.version} than this command ({here.code}): copy the same code to every "
+                "node"
             )
         if not answer.sees:
             found.append(f"node {address} does not see {out}: {SHARED}")

@@ -16,7 +16,6 @@ from tensorboardX import SummaryWriter
 from nalu_ray.results.store.rows import COMPLETED
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.plan import Plan
-from nalu_ray.sweep.trial import TrialSpec
 
 QUANTILES = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
 PARENT = ".tensorboard"
@@ -58,10 +57,10 @@ class Curves(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        spec = TrialSpec.model_validate(trial.config["spec"])
-        if spec.key == self.first[spec.setting_id]:
+        spec = trial.config["spec"]
+        if spec["key"] == self.first[spec["setting_id"]]:
             for name, value in result["shown"].items():
-                self.writer(spec.setting_id).add_scalar(f"live/{name}", value, result["step"])
+                self.writer(spec["setting_id"]).add_scalar(f"live/{name}", value, result["step"])
 
     def finish(self) -> None:
         """Writes the quartiles of every setting, and puts all where the rows are."""

@@ -18,10 +18,11 @@ from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray.results.store import states
+from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.sweep import oom
+from nalu_ray.sweep.machine import check_node
 from nalu_ray.sweep.messages import Messages
-from nalu_ray.sweep.node import check_node
-from nalu_ray.sweep.streams import forgiving
+from nalu_ray.sweep.stdio import lasting
 from nalu_ray.sweep.trial import Report, Trial, TrialSpec
 
 
@@ -30,14 +31,10 @@ def _run_trial(
 ) -> Iterator[Report]:
     """Runs a trial in a worker process, report by report; the warnings go with the reports."""
     messages: list[str] = []
-    with forgiving(), Messages(messages.append):
-        check_node(asked := TrialSpec.model_validate(spec))
-        trial = Trial(
-            asked,
-            report_seconds=report_seconds,
-            state_seconds=state_seconds,
-        )
-        for report in trial:
+    with lasting(), Messages(messages.append):
+        check_node(spec["out"], spec["mark"], spec["code"])  # first: other code has other settings
+        asked = TrialSpec.model_validate(spec)
+        for report in Trial(asked, report_seconds=report_seconds, state_seconds=state_seconds):
             yield replace(report, messages=tuple(messages))
             messages.clear()
 
@@ -52,11 +49,13 @@ class Slot(tune.Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        spec = TrialSpec.model_validate(config["spec"])
-        bundle = {"CPU": spec.share, "GPU": spec.gpus, "memory": spec.memory}
+        spec = config["spec"]
+        bundle = {"CPU": spec["share"], "GPU": spec["gpus"], "memory": spec["memory"]}
         own = {kind: amount for kind, amount in bundle.items() if amount}
         # the slot itself only waits; the task takes the first bundle, what it starts the others
-        return tune.PlacementGroupFactory([{}, own, *([{"CPU": spec.share}] * spec.processes)])
+        return tune.PlacementGroupFactory(
+            [{}, own, *([{"CPU": spec["share"]}] * spec["processes"])]
+        )
 
     def setup(self, config: dict[str, Any]) -> None:
         self.reports: Any = None
@@ -65,7 +64,7 @@ class Slot(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
         self.last_step = 0
-        self.spec = TrialSpec.model_validate(new_config["spec"])
+        self.spec = new_config["spec"]  # plain values: a slot need not load the task
         self.state_seconds = float(new_config["state_seconds"])
         self.report_seconds = float(new_config["report_seconds"])
         return True
@@ -90,17 +89,17 @@ class Slot(tune.Trainable):
 
     def _next(self) -> Report:
         """Returns the task's next report; its end if it was stopped for what it took itself."""
-        spec = self.spec
         try:
             report: Report = ray.get(next(self.reports))
             return report
         except ray.exceptions.OutOfMemoryError as error:
-            taken = oom.taken(str(error), spec.label)
-            if taken is None or taken <= spec.memory:
+            taken = oom.taken(str(error), self.spec["label"])
+            if taken is None or taken <= self.spec["memory"]:
                 raise  # another's doing: Tune runs it again
+            spec = TrialSpec.model_validate(self.spec)
             reason = str(oom.reason(spec, error))
         trial = Trial(spec)
-        trial.fail_with(reason, self.last_step)
+        trial.fail_with(reason, self.last_step, OUT_OF_MEMORY)
         states.drop(trial.store, spec.task, spec.key)
         return Report(self.last_step, spec.steps, done=True, failed=trial.failed)
 
@@ -116,18 +115,18 @@ class Slot(tune.Trainable):
         self.reports = None
 
     def __repr__(self) -> str:
-        return f"{self.spec.task}: a slot for trials (see the tasks)"
+        return f"{self.spec['task']}: worker"
 
     def _start(self) -> Any:
         group: Any = ray.util.get_current_placement_group()
-        task = run_trial_afresh if self.spec.gpus and _gpus_here() > 1 else run_trial
+        task = run_trial_afresh if self.spec["gpus"] and _gpus_here() > 1 else run_trial
         return task.options(
-            name=self.spec.label,
-            num_cpus=self.spec.share,
-            num_gpus=self.spec.gpus,
-            memory=self.spec.memory or None,
+            name=self.spec["label"],
+            num_cpus=self.spec["share"],
+            num_gpus=self.spec["gpus"],
+            memory=self.spec["memory"] or None,
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0, True),
-        ).remote(self.spec.model_dump(), self.state_seconds, self.report_seconds)
+        ).remote(self.spec, self.state_seconds, self.report_seconds)
 
 
 def _gpus_here() -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams, generator
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks._mnist_series import data
 from nalu_ray.tasks._mnist_series.network import TEST_IMAGES, SeriesNetwork, SeriesSetting
 from nalu_ray.tasks._mnist_series.tables import RULE
@@ -21,6 +21,7 @@ from nalu_ray.training.metrics import (
     mean_squared_error,
 )
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.supervised import SupervisedTask
 
 EXAMPLE = 20  # images of a series that is shown
 PIECE = 100  # steps of a long series that are read at a time
@@ -51,9 +52,6 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
     @abstractmethod
     def recognised(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Returns whether answers to single images, (..., outputs), recognise the digit, (...)."""
-
-    def steps(self, setting: SeriesSetting) -> int:
-        return setting.steps
 
     def prepare(self) -> None:
         mnist.fetch()

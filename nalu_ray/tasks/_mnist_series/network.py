@@ -8,7 +8,15 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.training.fields import CellName, Init, Options, SupervisedSetting, starts
+from nalu_ray.training.fields import (
+    CellName,
+    CellOptions,
+    GateInit,
+    MemoryInit,
+    SupervisedSetting,
+    WeightInit,
+    starts,
+)
 
 TEST_IMAGES = 10_000
 
@@ -39,19 +47,10 @@ class SeriesSetting(SupervisedSetting):
         le=TEST_IMAGES,
         description="images that evaluation uses, counted from the first; fewer for a quick look",
     )
-    weight_init: Init = Field(
-        "uniform",
-        description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
-    )
-    gate_init: Init = Field("glorot", description="initialisation of the NALU's G")
-    memory_init: float | None = Field(
-        None,
-        description="initial W_hat and M_hat of NAC and NALU from each h to itself, 0 to others: "
-        "a large value starts out remembering; none = as weight_init",
-    )
-    options: Options = Field(
-        {}, description="further arguments of the cell, as name:value;name:value"
-    )
+    weight_init: WeightInit = "uniform"
+    gate_init: GateInit = "glorot"
+    memory_init: MemoryInit = None
+    options: CellOptions = Field({})
 
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get_cell(self.layer),)

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks.identity import data, network
 from nalu_ray.tasks.identity.network import IdentitySetting
 from nalu_ray.training.metrics import mean_absolute_error, mean_squared_error
+from nalu_ray.training.supervised import SupervisedTask
 
 ACTIVATIONS = {
     "hardtanh": "Hardtanh",
@@ -91,9 +92,6 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: IdentitySetting) -> int:
-        return setting.steps
 
     def build(self, setting: IdentitySetting) -> nn.Module:
         return network.build(setting)

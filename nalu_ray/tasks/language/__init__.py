@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams, generator
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks.language import data as number_words
 from nalu_ray.tasks.language.network import LINEAR, LanguageNetwork, LanguageSetting
 from nalu_ray.training.metrics import (
@@ -25,6 +25,7 @@ from nalu_ray.training.metrics import (
     mean_over_examples,
     mean_squared_error,
 )
+from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
 COMBINE = {"last": "final state", "sum": "summed states", "recurrent": "recurrent head"}
@@ -130,9 +131,6 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: LanguageSetting) -> int:
-        return setting.steps
 
     def build(self, setting: LanguageSetting) -> nn.Module:
         return LanguageNetwork(setting)

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 from nalu_ray import layers
 from nalu_ray.tasks.language.data import VOCABULARY
-from nalu_ray.training.fields import Init, LayerName, Options, SupervisedSetting, starts
+from nalu_ray.training.fields import (
+    GateInit,
+    Init,
+    LayerName,
+    MemoryInit,
+    Options,
+    SupervisedSetting,
+    WeightInit,
+    starts,
+)
 
 Combine = Literal["last", "sum", "recurrent"]
 LINEAR = "none"  # the network without an activation
@@ -54,16 +63,9 @@ class LanguageSetting(SupervisedSetting):
         description="split into training, validation and test: fixed for all seeds, as in the "
         "paper, or one per seed",
     )
-    weight_init: Init = Field(
-        "linear",
-        description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
-    )
-    gate_init: Init = Field("glorot", description="initialisation of the NALU's G")
-    memory_init: float | None = Field(
-        None,
-        description="initial W_hat and M_hat of a recurrent NAC or NALU from each register to "
-        "itself, 0 to others; a large value starts out remembering; none = as weight_init",
-    )
+    weight_init: WeightInit = "linear"
+    gate_init: GateInit = "glorot"
+    memory_init: MemoryInit = None
     options: Options = Field(
         {}, description="further arguments of the head, as name:value;name:value"
     )

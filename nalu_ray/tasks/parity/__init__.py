@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from nalu_ray.data import mnist
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks.parity import data
 from nalu_ray.tasks.parity.network import ParityNetwork, ParitySetting
 from nalu_ray.training.metrics import mean_over_examples
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.supervised import SupervisedTask
 
 LAYERS = Axis(
     field="last",
@@ -84,9 +85,6 @@ class ParityTask(SupervisedTask[ParitySetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: ParitySetting) -> int:
-        return setting.steps
 
     def prepare(self) -> None:
         mnist.fetch()

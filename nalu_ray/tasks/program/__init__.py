@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks.program.data import ADDITION, FEATURES, PROGRAM, draw, encode
 from nalu_ray.tasks.program.network import (
     ProgramNetwork,
@@ -27,6 +27,7 @@ from nalu_ray.tasks.program.network import (
     root_mean_square,
 )
 from nalu_ray.training.metrics import mean_over_examples
+from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "train", "validation": "validation", "test": "test"}  # Figures 4, 6
 DIGITS = (
@@ -106,9 +107,6 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         )
         for split, shown in SPLITS.items()
     )
-
-    def steps(self, setting: ProgramSetting) -> int:
-        return setting.steps
 
     def build(self, setting: ProgramSetting) -> nn.Module:
         return ProgramNetwork(setting)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nalu_ray import layers
 from nalu_ray.tasks.program.data import FEATURES, MAX_DIGITS, MAX_NESTING
-from nalu_ray.training.fields import CellName, Options, SupervisedSetting
+from nalu_ray.training.fields import CellName, CellOptions, SupervisedSetting
 from nalu_ray.training.metrics import mean_over_examples
 
 Variant = Literal["addition", "program"]
@@ -66,9 +66,7 @@ class ProgramSetting(SupervisedSetting):
     )
     batch: int = Field(128, ge=1, description="programs per step, drawn anew at each step")
     test_size: int = Field(1000, ge=1, description="programs of each evaluation set")
-    options: Options = Field(
-        {}, description="further arguments of the cell, as name:value;name:value"
-    )
+    options: CellOptions = Field({})
 
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get_cell(self.layer),)

@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams, entropy
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks import RECURRENT_MODELS as MODELS
 from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
 from nalu_ray.tasks.recurrent.data import PIECE, pieces, target, whole
 from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
@@ -81,8 +82,8 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             name="recurrent_raw",
             number=8,
             caption="Recurrent arithmetic: mean squared error. T is measured on {shared_inputs}, I "
-            "on sequences of the training length, E on longer ones; Random is an untrained LSTM of "
-            "{reference_hidden} units (median over seeds). " + SETS,
+            "on sequences of the training length, E on longer ones; Random is an untrained LSTM "
+            "(median over seeds). " + SETS,
             words={
                 "shared_inputs": {
                     "false": "the first training batch",
@@ -120,9 +121,6 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: RecurrentSetting) -> int:
-        return setting.steps
 
     def build(self, setting: RecurrentSetting) -> nn.Module:
         return RecurrentNetwork(setting)

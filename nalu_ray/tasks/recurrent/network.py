@@ -12,11 +12,12 @@ from nalu_ray import layers
 from nalu_ray.tasks._operands import RecurrentOperation, check_domain, check_sections
 from nalu_ray.training.fields import (
     CellName,
-    Init,
-    Options,
+    CellOptions,
+    MemoryInit,
     PerLayer,
     Range,
     SupervisedSetting,
+    WeightInit,
     starts,
 )
 
@@ -37,22 +38,13 @@ class RecurrentSetting(SupervisedSetting):
     train_range: Range = Field((0.0, 1.0), description="x_t is U(low, high), as low:high")
     batch: int = Field(128, ge=1, description="sequences per step, drawn anew at each step")
     test_size: int = Field(200, ge=1, description="sequences of each evaluation set")
-    weight_init: Init = Field(
-        "uniform",
-        description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
-    )
+    weight_init: WeightInit = "uniform"
     gate_init: PerLayer = Field(
         (0.2, -0.2),
         description="initialisation of the NALU's G in the cell and in the layer that reads it",
     )
-    memory_init: float | None = Field(
-        None,
-        description="initial W_hat and M_hat of NAC and NALU from each h to itself, 0 to others: "
-        "a large value starts out remembering; none = as weight_init",
-    )
-    options: Options = Field(
-        {}, description="further arguments of the cell, as name:value;name:value"
-    )
+    memory_init: MemoryInit = None
+    options: CellOptions = Field({})
     reference_hidden: int = Field(
         32, ge=1, description="hidden units of the untrained LSTM whose error is 100 in Table 9"
     )

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams
-from nalu_ray.task import Batch, SupervisedTask
+from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import StaticOperation, axis
 from nalu_ray.tasks.static import data, network
 from nalu_ray.tasks.static.network import StaticSetting
+from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "train_range", "test_range")
@@ -81,7 +82,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             name="static_raw",
             number=6,
             caption="Static arithmetic: mean squared error. Random is an untrained linear network "
-            "of {hidden} hidden units (median over seeds). " + SETS,
+            "(median over seeds). " + SETS,
             rows=ROWS,
             columns=COLUMNS,
             measures={
@@ -113,9 +114,6 @@ class StaticTask(SupervisedTask[StaticSetting]):
             problem=PROBLEM,
         ),
     )
-
-    def steps(self, setting: StaticSetting) -> int:
-        return setting.steps
 
     def build(self, setting: StaticSetting) -> nn.Module:
         return network.build(setting)

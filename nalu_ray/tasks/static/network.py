@@ -11,12 +11,12 @@ from torch import nn
 from nalu_ray import layers
 from nalu_ray.tasks._operands import StaticOperation, check_domain, check_sections
 from nalu_ray.training.fields import (
-    Init,
     LayerName,
     Options,
     PerLayer,
     Range,
     SupervisedSetting,
+    WeightInit,
 )
 
 
@@ -43,10 +43,7 @@ class StaticSetting(SupervisedSetting):
     )
     batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")
-    weight_init: Init = Field(
-        "uniform",
-        description="initialisation of W_hat and M_hat, a name or a constant; the paper names none",
-    )
+    weight_init: WeightInit = "uniform"
     gate_init: PerLayer = Field(
         (0.2, -0.2),
         description="initialisation of the NALU's G per layer: the first leans to its sum, the "

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nalu_ray.layers.cells._memory import Memory, Request, access, empty
+from nalu_ray.layers.cells._memory import Memory, MemoryRequest, access, empty
 
 SLOTS, WIDTH = 5, 3
 
@@ -19,11 +19,11 @@ def request(
     erase: float = 0.0,
     mode: int = 1,
     key: list[float] | None = None,
-) -> Request:
+) -> MemoryRequest:
     """What one head could ask for; the write gate is open, and keys are looked for sharply."""
     keys = torch.tensor(key or [1.0, 0.0, 0.0]).double().expand(1, 2, WIDTH)
     one = torch.ones(1, 1, dtype=torch.float64)
-    return Request(
+    return MemoryRequest(
         keys=keys,
         strengths=1e3 * one.expand(1, 2),
         erase=erase * one.expand(1, WIDTH),

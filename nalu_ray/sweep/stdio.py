@@ -1,4 +1,4 @@
-"""Standard streams that outlast their reader: printing may end, what was asked for does not."""
+"""Standard streams that outlast their reader: a print that fails ends neither command nor trial."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Stream:
                 self.inner.write(text)
             except UnicodeEncodeError:  # it could not be made to write such text otherwise
                 self.write(text.encode("ascii", ERRORS).decode("ascii"))
-            except (OSError, ValueError) as error:  # ValueError: it was closed
+            except (AttributeError, OSError, ValueError) as error:  # the last: it was closed
                 self._give_up(error)
         return len(text)
 
@@ -66,8 +66,14 @@ class Stream:
         if self.error is None:
             try:
                 self.inner.flush()
-            except (OSError, ValueError) as error:
+            except (AttributeError, OSError, ValueError) as error:
                 self._give_up(error)
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal's; not one that was closed."""
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            return bool(self.inner.isatty())
+        return False
 
     def _give_up(self, error: Exception) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""What recurrent cells have in common: one step, whole sequences, padding, the initial state."""
+"""The base of recurrent cells: one step, whole sequences, padding, the initial state."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from .._checks import check_count
 
 State = tuple[Tensor, ...]
-"""What a cell remembers: tensors whose first axis is the batch."""
+"""The state of a cell: tensors whose first axis is the batch."""
 
 
 class Cell(nn.Module, ABC):
-    """A recurrent network of one layer; called, it reads whole sequences.
+    """A recurrent network of one layer; a call reads whole sequences.
 
-    A subclass says how a state begins (:meth:`initial`) and what a step does (:meth:`_step`). What
-    inputs and weights add without the state, it computes for all steps at once (:meth:`_project`,
-    :meth:`_weights`).
+    A subclass defines the initial state (:meth:`initial`) and a step (:meth:`_step`). What does not
+    depend on the state is computed for all steps at once (:meth:`_project`, :meth:`_weights`).
 
     Attributes:
         in_features: size of the input's last axis.
@@ -42,33 +41,33 @@ class Cell(nn.Module, ABC):
 
         Args:
             x: (batch, steps, in_features), or (steps, batch, in_features) without ``batch_first``.
-                No steps are allowed: the state stays.
-            state: before the first step; :meth:`initial` if none is given.
-            lengths: (batch,) integers, steps that are not padding, from the left; below 0 is none,
-                beyond is all. On padding state and output stay as they were, whatever x is there;
-                a row without any step puts out 0.
+                Zero steps are allowed and leave the state as it is.
+            state: the state before the first step; :meth:`initial` by default.
+            lengths: (batch,) integers, the number of steps before the padding on the right;
+                negative means 0, and too large means all. On padding, state and output stay as they
+                were, whatever x is; a row without any step has the output 0.
 
         Returns:
             The outputs of all steps, laid out as x, (batch, steps, out_features), and the state
             after the last.
 
         Raises:
-            TypeError: if lengths is no tensor.
-            ValueError: if the shape of x or of lengths does not fit.
+            TypeError: if lengths is not a tensor.
+            ValueError: if the shape of x or lengths is wrong.
         """
-        # contiguous: a product of transposed inputs rounds as the number of stacked seeds has it
+        # contiguous: the rounding of a product of transposed inputs depends on the number of seeds
         time_first = x.transpose(0, 1).contiguous() if batch_first and x.dim() == 3 else x
         self._check(x, time_first, lengths)
         state = self.initial(time_first.shape[1], x) if state is None else state
         active = None if lengths is None else _active(lengths, len(time_first))
         if active is not None:
-            # what is on padding, even NaN, is in no product: its share of a gradient would be NaN
+            # padding may be NaN, and in a product it would make the gradient NaN
             time_first = time_first.masked_fill(~active[..., None], 0)
         outputs, state = self._sequence(time_first, state, active)
         return (outputs.transpose(0, 1) if batch_first else outputs), state
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads one step, (batch, in_features): its output, (batch, out_features), and state."""
+        """Reads one step, (batch, in_features), to its output, (batch, out_features), and state."""
         weights = self._weights()
         return self._step(self._project(x, weights), state, weights)
 
@@ -78,7 +77,7 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the parameters anew; ``generator`` must live on their device."""
+        """Redraw the parameters from ``generator``, which must live on their device."""
 
     @abstractmethod
     def _step(
@@ -87,15 +86,15 @@ class Cell(nn.Module, ABC):
         """Returns output and next state of one step, (batch, ...)."""
 
     def _weights(self) -> tuple[Tensor, ...]:
-        """Returns what is computed from the parameters alone, once a sequence."""
+        """Returns the values that depend on the parameters alone, computed once per sequence."""
         return ()
 
     def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
-        """Returns what the inputs of all steps contribute, (..., in_features) to (..., P)."""
+        """Returns the contribution of the inputs of all steps, (..., in_features) to (..., P)."""
         return x
 
     def _sequence(self, x: Tensor, state: State, active: Tensor | None) -> tuple[Tensor, State]:
-        """Reads x, (steps, batch, in_features); active, (steps, batch), is false on padding."""
+        """Reads x, (steps, batch, in_features); ``active``, (steps, batch), is false on padding."""
         weights = self._weights()
         output = x.new_zeros(x.shape[1], self.out_features)
         outputs = []
@@ -115,7 +114,7 @@ class Cell(nn.Module, ABC):
     def _check(self, x: Tensor, time_first: Tensor, lengths: Tensor | None) -> None:
         if x.dim() != 3 or x.shape[2] != self.in_features:
             raise ValueError(
-                f"x must be three axes, the last of {self.in_features}: got {tuple(x.shape)}"
+                f"x must have three axes, the last of size {self.in_features}, got {tuple(x.shape)}"
             )
         batch = time_first.shape[1]
         if lengths is not None and not isinstance(lengths, Tensor):
@@ -168,13 +167,13 @@ class AffineCell(Cell):
 
 
 def last(outputs: Tensor) -> Tensor:
-    """What a cell puts out after the last step, (batch, steps, features) to (batch, features).
+    """The output of the last step, (batch, steps, features) to (batch, features).
 
     Raises:
         ValueError: if there are no steps.
     """
     if not outputs.shape[1]:
-        raise ValueError("a sequence of no steps has no last output")
+        raise ValueError("a sequence without steps has no last output")
     return outputs[:, -1]
 
 

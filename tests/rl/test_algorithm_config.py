@@ -15,9 +15,9 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from nalu_ray.rl.a3c import A3C, A3CConfig, A3CRunner
 from nalu_ray.rl.impala import IMPALA, IMPALAConfig
+from nalu_ray.rl.losses import scheduled
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.module import TimeModule
-from nalu_ray.rl.schedule import scheduled
 from nalu_ray.rl.unsupported import OF_IMPALA, OURS, SUPPORTED, refused
 from tests.rl.small import CONFIGS, config
 
@@ -48,7 +48,6 @@ def test_defaults_of_each() -> None:
     assert (impala.algo_class, impala.env_runner_cls) == (IMPALA, VectorRunner)
     assert (a3c.algo_class, a3c.env_runner_cls) == (A3C, A3CRunner)
     assert (impala.num_env_runners, a3c.num_env_runners) == (1, 2)
-    assert (impala.importance_weights, a3c.importance_weights) == (True, False)
 
 
 def test_own_fields_survive_a_copy() -> None:

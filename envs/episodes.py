@@ -1,4 +1,4 @@
-"""Many episodes side by side: their state as arrays, how it begins and moves on."""
+"""Many episodes side by side: their state as arrays, their starts and their steps."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import draws
+from . import draws, time_gridworld
 from .layout import BoolArray, IntArray
 from .world import ACTIONS, World
 
 
-class Batch:
+class Episodes:
     """State of N episodes in one world; the rules of the task without Gymnasium's conventions.
 
     Attributes:
-        key: (N,) uint64, where each environment's random numbers begin.
-        episode: (N,) uint64, which episode each begins next.
+        key: (N,) uint64, the start of each environment's random numbers.
+        episode: (N,) uint64, number of the episode that each begins next.
         frame: (N,) int64, ``agent * cells + target``.
         t: (N,) int64, time in the episode.
         instruction: (N,) int64, T.
@@ -54,7 +54,7 @@ class Batch:
         self.ended[which] = False
 
     def advance(self, actions: IntArray) -> BoolArray:
-        """Takes (N,) actions, each of 0 to 4; returns which agents are on their target now."""
+        """Takes (N,) actions, 0 to 4 each; returns which agents are on their target."""
         index = self.frame * len(ACTIONS)
         index += actions
         # "clip" lets NumPy write straight into the array; no index is outside.
@@ -68,7 +68,7 @@ class Batch:
         """Returns the rewards, (N,), of a step after which the agents in ``arrived`` arrived."""
         rewards = np.zeros(self.count)
         which = np.flatnonzero(arrived)
-        rewards[which] = self.world.rewards(self.instruction[which], self.t[which])
+        rewards[which] = time_gridworld.rewards(self.world, self.instruction[which], self.t[which])
         return rewards
 
     def shown(self) -> IntArray:
@@ -99,10 +99,10 @@ class Batch:
 
     def load(self, state: dict[str, NDArray[Any]]) -> None:
         """Sets the arrays; ValueError if they are not those of an equal batch's :meth:`state`."""
-        own = self.state()
-        if state.keys() != own.keys():
-            raise ValueError(f"state has {sorted(state)}, this environment {sorted(own)}")
-        for name, values in own.items():
+        present = self.state()
+        if state.keys() != present.keys():
+            raise ValueError(f"state has {sorted(state)}, this environment {sorted(present)}")
+        for name, values in present.items():
             given = state[name]
             if (given.shape, given.dtype) != (values.shape, values.dtype):
                 raise ValueError(
@@ -113,5 +113,5 @@ class Batch:
             raise ValueError(
                 f"state['frame'] is of a world with other than {self.world.cells} cells"
             )
-        for name, values in own.items():
+        for name, values in present.items():
             np.copyto(values, state[name])

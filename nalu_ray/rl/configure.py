@@ -1,4 +1,4 @@
-"""A setting of the gridworld as a configuration of RLlib."""
+"""The RLlib configuration of a gridworld setting."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CONFIGS: dict[str, type[IMPALAConfig] | type[A3CConfig]] = {
     "impala": IMPALAConfig,
     "a3c": A3CConfig,
 }
-# an iteration is what is done between two looks at how far training is: about a second
+# an iteration lies between two looks at the progress: about a second
 STEPS_OF_AN_ITERATION = 32_000
 LARGEST_SEED = 2**31
 
 
 def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
-    """Returns the configuration of one seed, to be changed further or built."""
+    """Returns the configuration of one seed, ready to be built or changed."""
     steps = setting.steps
     between = math.ceil(steps / setting.evaluations)
     iterations = math.ceil(between / STEPS_OF_AN_ITERATION)  # so that scores are taken on time
@@ -79,13 +79,13 @@ def _cpus_of_a_process() -> float:
 
 
 def build(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
-    """Returns the algorithm of one seed, ready to train; starts a Ray where none was started."""
+    """Returns the algorithm of one seed, ready to train; starts Ray unless it runs."""
     _need_ray(setting)
     return configure(setting, seed, device).build_algo()
 
 
 def _need_ray(setting: GridworldSetting) -> None:
-    """Starts a Ray of this process alone; the process's end stops it."""
+    """Starts a Ray for this process alone, which ends with the process."""
     if not ray.is_initialized():
         ray.init(
             address="local",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from nalu_ray.rl.algorithms import configure
-from nalu_ray.rl.schedule import scheduled
+from nalu_ray.rl.configure import configure
+from nalu_ray.rl.losses import scheduled
 from nalu_ray.rl.setting import GridworldSetting
 
 CPU = torch.device("cpu")

@@ -1,0 +1,64 @@
+"""Rows, columns and lines of tables and figures: values of one field of the settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nalu_ray.results.analysis.text import stored
+from nalu_ray.results.specs import Axis
+from nalu_ray.results.store.rows import setting_fields
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A row, column or line: the value of its field, and the label that is printed."""
+
+    key: str
+    label: str
+
+
+def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
+    """Returns the labelled values in printed order, then stored values without a label."""
+    labelled = [Heading(key, label) for key, label in axis.labels.items()]
+    if not axis.others:
+        return tuple(labelled)
+    others = {value for value in values if isinstance(value, str)} - set(axis.labels)
+    ordered = sorted(others, key=_numbers_first)
+    return (*labelled, *(Heading(key, axis.more.get(key, key)) for key in ordered))
+
+
+def stored_column(frame: pd.DataFrame, field: str) -> pd.Series[Any]:
+    """Returns a setting's field as :func:`.text.stored` texts; missing values stay missing."""
+    if field not in frame:
+        return pd.Series([None] * len(frame), index=frame.index, dtype=object)
+    column = frame[field].astype(object)
+    names = {value: stored(value) for value in column.dropna().unique()}
+    return column.map(names)
+
+
+def setting_labels(settings: pd.DataFrame, axes: Iterable[str]) -> dict[str, str]:
+    """Names the fields that vary: setting id to a label such as ``lr=0.1, hidden=2``.
+
+    Args:
+        settings: one row per setting.
+        axes: fields to leave out, because rows and columns name them.
+    """
+    fields = [name for name in setting_fields(settings) if name not in {*axes}]
+    texts = {name: stored_column(settings, name).tolist() for name in fields}
+    varying = [name for name in fields if len({*map(str, texts[name])}) > 1]
+    return {
+        str(sid): ", ".join(f"{f}={texts[f][i]}" for f in varying if isinstance(texts[f][i], str))
+        for i, sid in enumerate(settings["setting_id"])
+    }
+
+
+def _numbers_first(key: str) -> tuple[float, str]:
+    try:
+        return float(key), key
+    except ValueError:
+        return math.inf, key

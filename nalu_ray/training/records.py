@@ -1,0 +1,91 @@
+"""The records of a supervised run, and the rows made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED
+
+COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason", "outcome"]
+
+Record = dict[str, Any]
+"""A metric of every seed at one step: ``step``, ``split``, ``metric``, ``values``, (R,) or (R, P),
+and ``x``, None or the points (P,) of a curve."""
+
+
+def record(step: int, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> Record:
+    """Returns a record; values and points are kept on the CPU in float64."""
+    return {
+        "step": step,
+        "split": split,
+        "metric": metric,
+        "x": None if x is None else x.detach().double().cpu(),
+        "values": values.detach().double().cpu(),
+    }
+
+
+def rows(
+    records: Sequence[Record], seeds: Sequence[int], diverged: Tensor, step: int
+) -> pd.DataFrame:
+    """Returns the records as rows of ``COLUMNS``, and one row per seed that says how it ended.
+
+    Args:
+        records: of the whole run.
+        seeds: R seeds.
+        diverged: (R,) the step at which a seed diverged, -1 for none. Nothing later is kept of it.
+        step: steps of training done.
+    """
+    frames = [_frame(item, seeds, diverged) for item in records]
+    frames.append(_final_rows(seeds, diverged, step))
+    every: pd.DataFrame = pd.concat(frames, ignore_index=True)[COLUMNS]
+    return every.astype({"x": "float64"})
+
+
+def medians(records: Sequence[Record], step: int) -> dict[str, float]:
+    """Returns the median over seeds of each split's first metric at a step; curves left out."""
+    latest = {
+        item["split"]: item
+        for item in reversed(records)
+        if item["step"] == step and item["x"] is None
+    }
+    return {split: float(item["values"].nanmedian()) for split, item in latest.items()}
+
+
+def _frame(item: Record, seeds: Sequence[int], diverged: Tensor) -> pd.DataFrame:
+    values, x = item["values"], item["x"]
+    points = 1 if x is None else len(x)
+    frame = pd.DataFrame(
+        {
+            "seed": [seed for seed in seeds for _ in range(points)],
+            "x": math.nan if x is None else x.repeat(len(seeds)).numpy(),
+            "value": values.reshape(-1).numpy(),
+        }
+    )
+    alive = (diverged < 0) | (diverged >= item["step"])
+    kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
+    about = {name: item[name] for name in ("step", "split", "metric")}
+    return kept.assign(**about, reason=None, outcome=None)
+
+
+def _final_rows(seeds: Sequence[int], diverged: Tensor, step: int) -> pd.DataFrame:
+    ends: list[int] = diverged.tolist()
+    reasons = [
+        None
+        if end < 0
+        else f"diverged: loss or gradient not finite, or too large to square, at step {end}"
+        for end in ends
+    ]
+    return pd.DataFrame(
+        {
+            "seed": list(seeds),
+            "step": [step if end < 0 else end for end in ends],
+            "value": [float(reason is None) for reason in reasons],
+            "reason": reasons,
+            "outcome": [COMPLETED if reason is None else DIVERGED for reason in reasons],
+        }
+    ).assign(split="train", metric=COMPLETED, x=math.nan)
