@@ -94,7 +94,7 @@ TableSpec(name="t", number=12, caption="", rows=Axis(field="layer"), measures={}
             "cannot be loaded: ModuleNotFoundError: No module named 'nowhere",
         ),
         ("def (", "cannot be loaded: SyntaxError"),
-        ("raise RuntimeError('first\\nsecond \\x1b[31m')", "RuntimeError: first second ?[31m"),
+        ("raise RuntimeError('first\\nsecond \\x1b[31m')", "RuntimeError: first second \\x1b[31m"),
         ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
         ("1 / 0", "ZeroDivisionError"),
         (TOO_LARGE, "cannot be loaded: ValidationError: number=12: "),

@@ -196,7 +196,7 @@ class Trial:
         what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
         self.fail_with(f"{what} (traceback: {path})", step, oom.outcome(error))
 
-    def fail_with(self, reason: str, step: int, outcome: str) -> None:
+    def fail_with(self, reason: str, step: int, outcome: str = FAILED) -> None:
         """Stores a final row per seed.
 
         Args:
