@@ -107,7 +107,7 @@ def _load(name: str, source: _Source) -> Task[Any]:
         text = f"task '{name}' of {source.module} cannot be loaded: {_in_a_line(error)}"
         raise ConfigError([text]) from error
     if mistake or not isinstance(candidate, Task):
-        raise ConfigError([f"task '{name}' of {source.module} is no task: {mistake}"])
+        raise ConfigError([f"task '{name}' of {source.module} is not a task: {mistake}"])
     return candidate
 
 

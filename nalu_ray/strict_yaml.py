@@ -192,7 +192,7 @@ def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
         return float(text.replace(".inf", "inf") if text.endswith(".inf") else text)
     except ValueError:
         line = node.start_mark.line + 1
-        raise YAMLError(f"line {line}: '{text[:40]}' is no number") from None
+        raise YAMLError(f"line {line}: '{text[:40]}' is not a number") from None
 
 
 def _construct_bool(loader: Any, node: yaml.ScalarNode) -> bool:

@@ -98,10 +98,13 @@ TableSpec(name="t", number=12, caption="", rows=Axis(field="layer"), measures={}
         ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
         ("1 / 0", "ZeroDivisionError"),
         (TOO_LARGE, "cannot be loaded: ValidationError: number=12: "),
-        ("", "is no task: it has no TASK"),
-        ("TASK = 3", "is no task: its TASK is of type int, not a nalu_ray.task.Task"),
-        (WHOLE.format(name="yours", more=""), "is no task: it calls itself 'yours'"),
-        (WHOLE.format(name="mine", more="section = 3"), "is no task: section must be text, got 3"),
+        ("", "is not a task: it has no TASK"),
+        ("TASK = 3", "is not a task: its TASK is of type int, not a nalu_ray.task.Task"),
+        (WHOLE.format(name="yours", more=""), "is not a task: it calls itself 'yours'"),
+        (
+            WHOLE.format(name="mine", more="section = 3"),
+            "is not a task: section must be text, got 3",
+        ),
         (WHOLE.format(name="mine", more="setting_type = int"), "setting_type must be a subclass"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_merged_mapping_may_be_merged_again() -> None:
         ("!!timestamp 2020-01-01", "could not determine a constructor"),
         ("!!binary aGk=", "could not determine a constructor"),
         ("!!int abc", "'abc' is no whole number"),
-        ("!!float abc", "'abc' is no number"),
+        ("!!float abc", "'abc' is not a number"),
         ("&a [*a]", "alias *a names nothing above"),
         ("*b", "alias *b names nothing above"),
         ("<<: 3", "line 1"),
