@@ -1,4 +1,4 @@
-"""What is wrong with an input, said in one line that a terminal may show."""
+"""Errors in a user's input: one line per mistake, safe to print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HARMLESS = {"\u00ad", "\u200c", "\u200d"}
 
 
 class ConfigError(ValueError):
-    """Bad usage: every mistake found, one message each."""
+    """Wrong usage or input; ``messages`` has one line per mistake."""
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = list(dict.fromkeys(messages))
@@ -35,7 +35,7 @@ def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
 
 
 def explain(error: ValidationError) -> list[str]:
-    """Returns one line a mistake: field, value, what is allowed."""
+    """Returns one line per mistake: field, value, what is allowed."""
     return list(map(_explain_one, error.errors()))
 
 
@@ -56,7 +56,7 @@ def _explain_one(item: ErrorDetails) -> str:
 
 
 def shown(value: object, most: int = SHOWN) -> str:
-    """Returns a value as messages show it, on one line and no longer than ``most`` characters."""
+    """Returns a value as messages show it: its ``repr``, made :func:`short`."""
     try:
         text = repr(value)
     except ValueError:  # Python writes out no whole number of more than 4,300 digits
@@ -65,17 +65,17 @@ def shown(value: object, most: int = SHOWN) -> str:
 
 
 def short(text: str, most: int = SHOWN) -> str:
-    """Returns a text on one line, or its beginning and an ellipsis."""
-    text = text if text.isprintable() else ascii(text)[1:-1]
+    """Returns a :func:`printable` text, or its beginning and "..." if over ``most`` characters."""
+    text = printable(text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def printable(text: object, keep: str = "") -> str:
-    """Returns a text with its control characters written out, as Python writes them.
+    """Returns a text with its control characters escaped, as Python escapes them.
 
     Args:
-        text: any; what is no text is turned into one.
-        keep: characters that stay as they are, such as the line feed of a text of several lines.
+        text: text, or an object whose ``str`` is shown.
+        keep: characters to leave as they are, such as the line feed of a text of several lines.
     """
     shown = str(text)
     if shown.isprintable():

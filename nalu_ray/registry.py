@@ -1,4 +1,4 @@
-"""Finds tasks by looking into :mod:`nalu_ray.tasks`; nothing lists them."""
+"""Finds tasks: the modules of :mod:`nalu_ray.tasks`, and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nalu_ray.errors import ConfigError, did_you_mean, explain
+from nalu_ray.errors import ConfigError, did_you_mean, explain, short
 from nalu_ray.task import Setting, Task
 
 GROUP = "nalu_ray.tasks"
@@ -22,7 +22,7 @@ _LONGEST = 300  # characters of another package's error
 
 @dataclass(frozen=True)
 class Everything:
-    """All that was found: tasks by name, in the paper's order, and a sentence a broken one."""
+    """Every task by name, in the paper's order, and one sentence per task that cannot be loaded."""
 
     tasks: dict[str, Task[Any]]
     left_out: tuple[str, ...]
@@ -107,7 +107,7 @@ def _load(name: str, source: _Source) -> Task[Any]:
         text = f"task '{name}' of {source.module} cannot be loaded: {_in_a_line(error)}"
         raise ConfigError([text]) from error
     if mistake or not isinstance(candidate, Task):
-        raise ConfigError([f"task '{name}' of {source.module} is no task: {mistake}"])
+        raise ConfigError([f"task '{name}' of {source.module} is not a task: {mistake}"])
     return candidate
 
 
@@ -132,9 +132,7 @@ def _mistake(name: str, candidate: object) -> str:
 def _in_a_line(error: BaseException) -> str:
     """An error in one line."""
     text = "; ".join(explain(error)) if isinstance(error, ValidationError) else str(error)
-    line = " ".join(f"{type(error).__name__}: {text}".split())
-    shown = "".join(character if character.isprintable() else "?" for character in line)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+    return short(" ".join(f"{type(error).__name__}: {text}".split()), _LONGEST)
 
 
 def _order(task: Task[Any]) -> tuple[bool, list[tuple[bool, int, str]], str]:

@@ -55,21 +55,27 @@ def _main(argv: Sequence[str] | None) -> int:
 def _parser() -> Parser:
     parser = Parser("python -m nalu_ray.report", __doc__ or "", _EXAMPLES)
     add = parser.add_argument
-    add("task", nargs="?", help="task to report; every stored one by default")
+    add("task", nargs="?", help="task to report (default: every stored task)")
     add("-h", "--help", action="help", help="print this help")
-    add("--format", choices=sorted(FORMATS), help="print the tables so, not for the terminal")
+    add(
+        "--format",
+        choices=sorted(FORMATS),
+        help="print tables in this format instead of for the terminal",
+    )
     add(
         "--out",
         type=paths.place,
         default="results",
-        help="folder or URI of the rows (default: %(default)s)",
+        help="folder or URI of the stored rows (default: %(default)s)",
     )
     add(
         "--to",
         type=paths.place,
-        help="folder to write to (default: report in --out, or here if that is a URI)",
+        help="folder to write to (default: OUT/report, or ./report if --out is a URI)",
     )
-    add("--html", action="store_true", help="write one page, report.html, instead of files")
+    add(
+        "--html", action="store_true", help="write one page, report.html, instead of separate files"
+    )
     return parser
 
 
@@ -103,7 +109,7 @@ def _report(arguments: argparse.Namespace) -> int:
 def _names(store: Store, task: str | None) -> list[str]:
     names = store.tasks()
     if not names:
-        raise ConfigError([f"nothing stored in {store.out}; python -m nalu_ray.tune fills it"])
+        raise ConfigError([f"no rows stored in {store.out}; run python -m nalu_ray.tune first"])
     if task is not None and task not in names:
         raise ConfigError([f"{did_you_mean('task', task, names)} (stored in {store.out})"])
     return names if task is None else [task]

@@ -180,12 +180,12 @@ def _text(node: yaml.ScalarNode, name: str, what: str) -> str:
     """Returns a value's text, which a tag such as ``!!int`` may say to be what it is not."""
     text = str(node.value)
     if not re.fullmatch(_CORE[name][0], text):
-        raise YAMLError(f"line {node.start_mark.line + 1}: '{text[:40]}' is no {what}")
+        raise YAMLError(f"line {node.start_mark.line + 1}: '{text[:40]}' is not {what}")
     return text
 
 
 def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
-    text = _text(node, "int", "whole number")
+    text = _text(node, "int", "a whole number")
     if len(text) > MOST_DIGITS:
         raise YAMLError(f"line {node.start_mark.line + 1}: a number of {len(text):,} digits")
     base = _BASES.get(text[:2], 10)
@@ -193,7 +193,7 @@ def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
 
 
 def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
-    text = _text(node, "float", "number").lower()
+    text = _text(node, "float", "a number").lower()
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 

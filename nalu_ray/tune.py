@@ -167,7 +167,7 @@ def _run(request: TuneRequest, console: Console) -> int:
             session = _session(request, capacity, stack)
         if plan.trials and session and request.sweep.resources.gpus_per_trial == "auto":
             if not request.options.quiet:
-                _print(console, ["measuring what the largest block takes of a GPU"])
+                _print(console, ["measuring the GPU memory of the largest trial"])
             plan = planner.share_gpus(capacity)
         if not request.options.quiet:
             _print(console, [session.describe()] if session else [])

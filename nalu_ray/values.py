@@ -51,7 +51,7 @@ def check_plain(value: object, kind: Any) -> None:
         return
     for part in value if isinstance(value, list | tuple) else [value]:
         if isinstance(part, bool) and bool not in kinds:
-            raise ValueError(f"{str(part).lower()} is no number")
+            raise ValueError(f"{str(part).lower()} is not a number")
         if isinstance(part, str) and _GROUPED.search(part):
             raise ValueError("write numbers without '_'")
 

@@ -14,7 +14,7 @@ import yaml
 from nalu_ray import layers
 from nalu_ray.results.analysis.table import build as build_table
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.presets import Sweep, expand
+from nalu_ray.sweep.presets import SweepFile, expand
 from nalu_ray.tasks import static
 from tests.runs import finish
 
@@ -56,7 +56,7 @@ def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPat
 
 def test_the_task_runs_its_sweep_and_prints_its_table(tmp_path: Path) -> None:
     task = module("task").TASK
-    sweep = Sweep.model_validate(yaml.safe_load(example("sweep")))
+    sweep = SweepFile.model_validate(yaml.safe_load(example("sweep")))
     store = Store(str(tmp_path))
     for point in expand(sweep.presets["smoke"], task.setting_type, {}):
         run = task.start(point.setting, point.seeds, torch.device("cpu"))

@@ -137,7 +137,7 @@ def test_an_unknown_task(results: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_nothing_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report("static", "--out", tmp_path / "nowhere") == 2
-    assert "nothing stored in" in capsys.readouterr().err
+    assert "no rows stored in" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -22,36 +22,37 @@ from nalu_ray.sweep.presets import PRESETS, Point, Preset, Resources, expand, sw
 from nalu_ray.task import Task
 
 ABOUT = """\
-Runs the sweep of a task and prints its tables. What is stored already is not run again, so the
-same command goes on after an interruption, and a larger one runs only the difference.
+Runs a task's sweep and prints its tables. Stored seeds are not run again: rerun the same command to
+resume, or a larger one to run only the difference.
 
-The sweep is a preset of tune_configs/<task>.yaml. key=value words change it; a comma makes a grid:
-layer=nac,nalu op=add,mul. seeds=100 means seeds 0 to 99, seeds=3,7 those two.
+The sweep is a preset of tune_configs/<task>.yaml. Override its fields with field=value; commas make
+a grid: layer=nac,nalu op=add,mul. seeds=100 means seeds 0 to 99, seeds=3,7 means seeds 3 and 7.
 """
 EXAMPLES = """\
 examples:
   python -m nalu_ray.tune --list
-      every task, and how long its laptop preset takes here
+      list the tasks and how long their laptop presets take here
   python -m nalu_ray.tune static --preset smoke
-      seconds: does everything work?
+      seconds: check that everything works
   python -m nalu_ray.tune static layer=nac,nalu op=add,mul lr=0.01,0.001 hidden=2,4 seeds=100
       a grid of 16 settings with seeds 0 to 99
   python -m nalu_ray.tune static op=add seeds=3,7 --local
-      two seeds of every layer, in this process and without Ray
+      two seeds per layer, in this process and without Ray
   python -m nalu_ray.tune static op=mul --print-config
-      the sweep as YAML: save it, change it, run it with --config FILE
+      print the sweep as YAML: save it, edit it, run it with --config FILE
   python -m nalu_ray.tune static --preset paper --address auto --gpus-per-trial auto
-      the published sweep, on the cluster that this machine belongs to
+      the paper's sweep, on this machine's Ray cluster
   python -m nalu_ray.tune static --help
-      the fields of a task
+      list a task's fields
 
-exit codes: 0 all done, 1 some seeds failed, 2 bad usage, 3 stopped by storage or Ray (the same
-command goes on), 130 Ctrl-C, 143 terminated
+exit codes: 0 success, 1 some seeds failed, 2 wrong usage or input, 3 stopped by storage or Ray
+(rerun the same command to resume), 130 Ctrl-C, 143 terminated
 """
-# flag -> the package that it needs
 OPEN_FILES = 1024
 OPEN_FILES_LOCAL = 64
+# flag -> the package that it needs, and what the help calls it
 LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
+TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
 @dataclass(frozen=True)
@@ -81,38 +82,49 @@ class TuneRequest:
 def parser() -> cli.Parser:
     """Returns the command's flags."""
     made = cli.Parser("python -m nalu_ray.tune", ABOUT, EXAMPLES)
-    made.add_argument("words", nargs="*", metavar="task [key=value]", help="a task, and changes")
-    add = made.add_argument_group("what runs").add_argument
-    add("-h", "--help", action="store_true", help="this text; with a task, its fields")
-    add("--list", action="store_true", help="table of the tasks; with a task, of its presets")
+    made.add_argument(
+        "words", nargs="*", metavar="task [key=value]", help="task name, then field=value overrides"
+    )
+    add = made.add_argument_group("what to run").add_argument
+    add("-h", "--help", action="store_true", help="print this help; with a task, its fields")
+    add("--list", action="store_true", help="list the tasks; with a task, its presets")
     add("--preset", help=f"{', '.join(PRESETS)} (default: laptop)")
     add(
         "--config",
         type=paths.file,
         metavar="FILE",
-        help="a sweep of your own, such as --print-config prints",
+        help="your own sweep file, as printed by --print-config",
     )
-    add("--print-config", action="store_true", help="print the sweep with all changes, as YAML")
-    add("--dry-run", action="store_true", help="print the plan and start nothing")
+    add("--print-config", action="store_true", help="print the resulting sweep as YAML")
+    add("--dry-run", action="store_true", help="print the plan without running it")
     add(
         "--out",
         type=paths.place,
         default="results",
-        help="folder or URI of the rows (default: %(default)s)",
+        help="folder or URI of the stored rows (default: %(default)s)",
     )
-    add("--rerun-failed", action="store_true", help="run seeds again that are stored as failed")
-    add("--rerun", action="store_true", help="run seeds again that other code stored")
+    add("--rerun-failed", action="store_true", help="rerun seeds that failed")
+    add("--rerun", action="store_true", help="rerun seeds whose rows are by other code")
     add("--fail-fast", action="store_true", help="stop at the first seed that fails")
-    add = made.add_argument_group("where it runs").add_argument
-    add("--local", action="store_true", help="in this process, without Ray; the same rows")
-    add("--address", help="a cluster, 'auto' for this machine's (default: $RAY_ADDRESS, or none)")
+    add = made.add_argument_group("where to run").add_argument
+    add("--local", action="store_true", help="run in this process, without Ray (same rows)")
+    add("--address", help="Ray cluster to join, 'auto' for this machine's (default: $RAY_ADDRESS)")
     for name, field in Resources.model_fields.items():
         add(_flag(name), metavar="N", help=f"{field.description} (default: the preset's)")
-    add = made.add_argument_group("what is shown").add_argument
-    add("-q", "--quiet", action="store_true", help="warnings and failures only")
-    add("-v", "--verbose", action="store_true", help="every trial of a plan; what trials cost")
-    for name in LOGGERS:
-        add(f"--{name}", action="store_true", help=f"Ray's logger for it; extra '{name}'")
+    add = made.add_argument_group("output").add_argument
+    add("-q", "--quiet", action="store_true", help="print only warnings and failures")
+    add(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print every planned trial and the overhead per trial",
+    )
+    for name, title in TITLES.items():
+        add(
+            f"--{name}",
+            action="store_true",
+            help=f"also log to {title} (pip install 'nalu-ray[{name}]')",
+        )
     return made
 
 
@@ -197,7 +209,9 @@ def _flagged(line: str) -> str:
 
 
 def _no_task() -> Task[Any]:
-    raise ConfigError([f"name a task first: {', '.join(registry.names())} (--list tells more)"])
+    raise ConfigError(
+        [f"no task given; choose from: {', '.join(registry.names())} (--list describes them)"]
+    )
 
 
 def _contradictions(options: Any) -> list[str]:
@@ -206,9 +220,9 @@ def _contradictions(options: Any) -> list[str]:
         if getattr(options, name) and importlib.util.find_spec(package) is None:
             mistakes.append(f"--{name} needs the package {package}: pip install 'nalu-ray[{name}]'")
         if getattr(options, name) and options.local:
-            mistakes.append(f"--{name} is Ray's: it does not go with --local")
+            mistakes.append(f"--{name} needs Ray: it cannot be combined with --local")
     if options.local and options.address:
-        mistakes.append("--local and --address exclude each other")
+        mistakes.append("--local and --address cannot be combined")
     if not (options.local or options.dry_run or options.print_config):
         mistakes += _open_files()
     return mistakes
@@ -218,7 +232,7 @@ def _open_files() -> list[str]:
     """Raises this process's limit of open files to what Ray needs; a mistake where it cannot."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < OPEN_FILES:
-        how = "--local does without" if hard >= OPEN_FILES_LOCAL else "raise it"
+        how = "--local needs few" if hard >= OPEN_FILES_LOCAL else "raise it"
         return [f"ulimit -n is {hard}: Ray opens up to {OPEN_FILES:,} files; {how}"]
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))

@@ -31,7 +31,7 @@ def task_help(task: Task[Any]) -> str:
     ]
     rows.append(("seeds", "count or list", "preset's"))
     about = [field.description or "" for field in fields.values()]
-    about.append("100 means seeds 0 to 99; 3,7 means those")
+    about.append("100 means seeds 0 to 99; 3,7 means seeds 3 and 7")
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -124,7 +124,7 @@ def _size(task: Task[Any], preset: str, capacity: Capacity) -> list[str]:
     try:
         plan = make_plan(task, points, {}, job, capacity)
     except ConfigError:
-        return [f"{len(points):,}", seeds, "-", "more than this machine"]
+        return [f"{len(points):,}", seeds, "-", "too large for this machine"]
     return [f"{len(points):,}", seeds, f"{len(plan.trials):,}", f"{plan.seconds / 60:,.1f}"]
 
 
@@ -191,7 +191,7 @@ def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[str,
     for seed in point.seeds:
         outcome = stored.get((point.setting.id, seed))
         if outcome is not None and plan.still_old(outcome):
-            reason = "did not run anew: the rows of other code stay"
+            reason = "not rerun: its rows are still by other code"
             kinds.setdefault(reason, (reason, []))[1].append(seed)
         elif outcome is None or not outcome.ok:
             reason = "not done" if outcome is None else outcome.reason or "no reason given"

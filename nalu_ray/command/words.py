@@ -122,13 +122,19 @@ def _guarded(command: Callable[[], int]) -> int:
             print(f"error: {line}", file=sys.stderr)
         return Exit.USAGE
     except KeyboardInterrupt:
-        print("interrupted: finished trials are stored; the same command goes on", file=sys.stderr)
+        print(
+            "interrupted: finished trials are stored; rerun the same command to resume",
+            file=sys.stderr,
+        )
         return Exit.INTERRUPTED
     except (Terminated, SystemExit) as error:
         # while Ray starts, its own handler is in charge and leaves with the signal's number
         if isinstance(error, SystemExit) and error.code != signal.SIGTERM:
             raise
-        print("terminated: finished trials are stored; the same command goes on", file=sys.stderr)
+        print(
+            "terminated: finished trials are stored; rerun the same command to resume",
+            file=sys.stderr,
+        )
         return Exit.TERMINATED
 
 

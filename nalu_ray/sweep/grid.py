@@ -94,7 +94,7 @@ def _typed_when(
     for name, values in when.items():
         typed[name] = []
         if not values:
-            mistakes.append(f"{name}=[]: no point has a value of none; leave {name} out")
+            mistakes.append(f"{name}=[]: an empty list matches no point; leave {name} out")
         for value in values:
             try:
                 typed[name].append(readers[name].read(value))
@@ -150,7 +150,7 @@ class Use:
         # an axis of a file may have lost its readers to a change
         asked = self.sweep.changes or self.sweep.axes
         return [
-            f"{name}={shown(list(values)).strip('[]')}: it would change nothing, as "
+            f"{name}={shown(list(values)).strip('[]')}: it has no effect, as "
             f"{short('; '.join(sorted(self.reasons[name])), 200)}"
             for name, values in asked.items()
             if name in self.reasons and name not in self.read

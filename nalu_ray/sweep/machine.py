@@ -52,7 +52,7 @@ class Capacity:
     def describe(self) -> str:
         """Returns a line such as ``this machine: 2 CPUs, 0 GPUs, 22.1 GiB``."""
         if not self.known:
-            return f"{self.name}: asked when it runs"
+            return f"{self.name}: size known once connected"
         cpus, gpus = (sum(getattr(node, kind) for node in self.nodes) for kind in ("cpus", "gpus"))
         memory = sum(node.memory for node in self.nodes) / GIB
         return f"{self.name}: {cpus:g} CPUs, {gpus:g} GPUs, {memory:.1f} GiB"
@@ -231,4 +231,4 @@ def _too_much(capacity: Capacity, resources: Resources, memory: int) -> str:
         for amount, unit, offered in asked
         if amount
     ]
-    return f"a trial asks for {', '.join(parts)}: it fits nowhere on {capacity.describe()}"
+    return f"a trial asks for {', '.join(parts)}: it fits on no node of {capacity.describe()}"

@@ -79,10 +79,10 @@ class Plan:
 
     def describe_code(self) -> list[str]:
         """Returns a line that says how many stored seeds are not of this code; none if all are."""
-        kinds = {"other code than this": self.other_code, "unknown code": self.unknown_code}
+        kinds = {"other code": self.other_code, "unknown code": self.unknown_code}
         told = [f"{count:,} by {kind}" for kind, count in kinds.items() if count]
-        again = [f"{len(self.anew):,} that other code stored run anew"] if self.anew else []
-        left = [f"of those stored, {', '.join(told)} (--rerun runs them anew)"] if told else []
+        again = [f"{len(self.anew):,} by other code are rerun"] if self.anew else []
+        left = [f"of the stored seeds, {', '.join(told)} (--rerun reruns them)"] if told else []
         return again + left
 
     def still_old(self, outcome: Outcome) -> bool:

@@ -38,15 +38,15 @@ _WHOLE = re.compile(r"[0-9]+")
 class Resources(StrictModel):
     """What one trial asks of the machine or the cluster."""
 
-    cpus_per_trial: float = Field(1.0, gt=0, description="CPUs a trial reserves")
+    cpus_per_trial: float = Field(1.0, gt=0, description="CPUs per trial")
     gpus_per_trial: float | Literal["auto"] = Field(
-        0.0, description="GPUs a trial reserves, or a fraction 1/n; auto: as many as fit share one"
+        0.0, description="GPUs per trial, or 1/n of one; auto: as many trials per GPU as fit"
     )
-    seeds_per_trial: int = Field(100, ge=1, description="seeds trained at once, stacked")
+    seeds_per_trial: int = Field(100, ge=1, description="seeds per trial, trained at once")
     seeds_per_gpu: int | None = Field(
-        None, ge=1, description="seeds at once on a GPU, 1/n of them on 1/n of it"
+        None, ge=1, description="seeds per trial on a whole GPU; 1/n of them on 1/n of a GPU"
     )
-    max_concurrent: int | None = Field(None, ge=1, description="most trials at a time")
+    max_concurrent: int | None = Field(None, ge=1, description="maximum number of trials at a time")
 
     @field_validator("gpus_per_trial", mode="before")
     @classmethod
@@ -94,7 +94,9 @@ class Preset(StrictModel):
     overrides: list[Override] = Field([])
     changes: dict[str, list[Any]] = Field({})
     resources: Resources = Resources()
-    seed_step_microseconds: float = Field(50.0, gt=0, description="a seed's step on one core")
+    seed_step_microseconds: float = Field(
+        50.0, gt=0, description="time per step and seed on one core, in microseconds"
+    )
 
 
 class SweepFile(StrictModel):

@@ -90,7 +90,7 @@ class Board:
     def resumed(self, key: str, spec: TrialSpec, reason: str) -> None:
         """A trial's worker was lost; it goes on from its last state."""
         self.note(
-            f"lost the worker of {spec.label}, going on from its last state: {reason}", reason
+            f"lost the worker of {spec.label}; resuming from its last state: {reason}", reason
         )
 
     def note(self, text: str, kind: str | None = None) -> None:
@@ -173,7 +173,7 @@ class Costs:
         share = 100 * self.overhead / max(self.work + self.overhead, 1e-9)
         each = self.overhead / max(self.trials, 1)
         return (
-            f"overhead, start of the workers included: {each:.2f} s a trial, {share:.1f} % of "
+            f"overhead, worker start included: {each:.2f} s per trial, {share:.1f} % of "
             f"{self.work + self.overhead:.1f} slot-seconds ({self.trials} trials)"
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from nalu_ray.results.store.store import StoreError
 
-GOES_ON = "what was finished before is stored; once this works again, the same command goes on"
+GOES_ON = "finished trials are stored; once this works again, rerun the same command to resume"
 
 # no room, no right to it any more, a disk or a mount that is broken or gone
 _NUMBERS = {

@@ -132,7 +132,7 @@ class Trial:
             if oom.is_oom(error):  # as would a fresh one
                 raise
             name = self.spec.label
-            log.warning("%s: its last state does not fit, starting anew: %s", name, error)
+            log.warning("%s: cannot resume from its last state, starting over: %s", name, error)
             self._close()
             self.resumed = {}
             self.run = self._build()
@@ -196,7 +196,7 @@ class Trial:
         what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
         self.fail_with(f"{what} (traceback: {path})", step, oom.outcome(error))
 
-    def fail_with(self, reason: str, step: int, outcome: str) -> None:
+    def fail_with(self, reason: str, step: int, outcome: str = FAILED) -> None:
         """Stores a final row per seed.
 
         Args:
@@ -251,7 +251,7 @@ class Trial:
             )
             self._has_state, self._others_state = True, False
         except StoreError as error:  # the run itself is well
-            log.warning("%s: its state cannot be kept: %s", self.spec.label, error)
+            log.warning("%s: its state cannot be saved: %s", self.spec.label, error)
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
         plain = _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"}))

@@ -93,7 +93,7 @@ def test_a_command_with_a_ray_of_its_own(signals: tuple[signal.Signals, ...], co
         ended, text = finish(process)
         until(lambda: not processes(process.pid))
     assert ended == code, text
-    assert "finished trials are stored; the same command goes on" in text
+    assert "finished trials are stored; rerun the same command to resume" in text
     assert not list(Path("results").rglob("*.tmp"))
 
     kept = len(stored("results", "fake"))

@@ -120,8 +120,8 @@ def check_state(
         assert run(spec) == [1, 2, 3, 4]
     path = states.path(store, spec.task, spec.key)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{spec.label}: its last state does not fit, starting anew: {path} is cut off, or holds "
-        "more than plain values"
+        f"{spec.label}: cannot resume from its last state, starting over: {path} is cut off, or "
+        "holds more than plain values"
     ]
     assert not Path(path).exists()
     pd.testing.assert_frame_equal(rows(spec.out, "fake"), expected, check_exact=True)

@@ -99,7 +99,7 @@ def spoiled_midway(
     (error,) = [line for line in text.splitlines() if line.startswith("error: ")]
     assert str(folder) in error
     assert reason in error
-    assert "once this works again, the same command goes on" in error
+    assert "once this works again, rerun the same command to resume" in error
     assert len(text.splitlines()) < 60, text
     restore()
     after = contents(folder)

@@ -142,7 +142,7 @@ def test_what_no_single_node_can_hold_is_refused() -> None:
     assert "a trial asks for 2 CPUs (the largest node has 1)" in text
     assert "2 GPUs (the largest node has 1)" in text
     assert "2.64 GiB (the largest node has 2)" in text
-    assert text.count("fits nowhere on the cluster at") == 3
+    assert text.count("fits on no node of the cluster at") == 3
     assert [line for line in text.splitlines() if line.startswith("exit")] == [
         *["exit 2"] * 3,
         "exit 0",

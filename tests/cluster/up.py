@@ -64,7 +64,7 @@ class Cluster:
 
     def up(self) -> None:
         """Starts it, and the tunnel."""
-        self.call("ray", "get-auth-token", "--generate")
+        self.call("bash", "-c", "umask 077 && ray get-auth-token --generate")
         self.call("ray", "up", str(self.file), "-y")
         log = self.lab.folder / "dashboard.log"
         words = ("ray", "dashboard", str(self.file))

@@ -139,7 +139,7 @@ def test_every_mistake_is_told_at_once(
     text = "\n".join(err)
     for words in (
         "unknown option '--dry-rum'. Did you mean '--dry-run'?",
-        "--local and --address exclude each other",
+        "--local and --address cannot be combined",
         "--cpus-per-trial='-1': Input should be greater than 0",
         "--max-concurrent='many': Input should be a valid integer",
         f"{tmp_path}/taken",
@@ -168,8 +168,8 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "name a task first: fake, gridworld, identity,"),
-        ("seeds=3", "name a task first"),
+        ("", "no task given; choose from: fake, gridworld, identity,"),
+        ("seeds=3", "no task given"),
         ("fak", "unknown task 'fak'. Did you mean 'fake'?"),
         ("fak --help", "Did you mean 'fake'?"),
         ("fake --preset", "--preset: expected one argument"),
@@ -184,7 +184,7 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
         ("fake hidden=1000000000 --dry-run", "GiB (the largest node has"),
         ("fake --out nothing://x", "out=nothing://x"),
         ("fake --wandb", "--wandb needs the package wandb: pip install 'nalu-ray[wandb]'"),
-        ("fake --mlflow --local", "--mlflow is Ray's: it does not go with --local"),
+        ("fake --mlflow --local", "--mlflow needs Ray: it cannot be combined with --local"),
     ],
 )
 def test_a_mistake_is_told_kindly(
@@ -389,7 +389,7 @@ def test_too_few_open_files_are_told_before_ray_starts(tmp_path: Path) -> None:
     )
     assert done.returncode == Exit.USAGE
     assert done.stderr.splitlines() == [
-        "error: ulimit -n is 64: Ray opens up to 1,024 files; --local does without"
+        "error: ulimit -n is 64: Ray opens up to 1,024 files; --local needs few"
     ]
 
 

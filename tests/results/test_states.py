@@ -135,7 +135,7 @@ def test_a_state_that_says_nonsense_is_told_and_left(
     assert [report.step for report in reports] == [1, 2, 3, 4]
     assert not reports[-1].failed
     assert 0 <= reports[-1].seconds < 60
-    assert "its last state does not fit, starting anew" in caplog.text
+    assert "cannot resume from its last state, starting over" in caplog.text
 
 
 def test_a_damaged_state_is_told_and_left(

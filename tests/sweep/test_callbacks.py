@@ -67,7 +67,8 @@ def test_a_failure_is_told_once_and_the_callback_is_left_alone() -> None:
     callback.on_experiment_end([])
     assert inner.calls == ["on_trial_result"]
     assert shown.getvalue() == (
-        "warning: --wandb: ConnectionError: no route to the server; the sweep goes on without it\n"
+        "warning: --wandb: ConnectionError: no route to the server; "
+        "the sweep continues without it\n"
     )
 
 
@@ -112,6 +113,6 @@ def test_a_sweep_goes_on_without_its_logger(
         assert err == "error: --wandb: ConnectionError: no route to the server\n"
     else:
         assert code == 0
-        assert out.count("the sweep goes on without it") == 1
+        assert out.count("the sweep continues without it") == 1
     outcomes = Store("results").outcomes("fake").values()
     assert [o.ok for o in outcomes] == ([] if fails == "setup" else [True, True])

@@ -82,7 +82,7 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
     )
 
 
-GOES_ON = "what was finished before is stored; once this works again, the same command goes on"
+GOES_ON = "finished trials are stored; once this works again, rerun the same command to resume"
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty folder", "a file"])

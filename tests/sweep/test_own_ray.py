@@ -74,7 +74,7 @@ def test_nobody_else_reaches_a_sweep_and_hanging_up_ends_it() -> None:
     addresses = set().union(*heard.values())
     assert {ip.removeprefix("::ffff:") for ip in addresses} == {"127.0.0.1"}, heard
     assert code == 143, text
-    assert "terminated: finished trials are stored; the same command goes on" in text
+    assert "terminated: finished trials are stored; rerun the same command to resume" in text
     until(lambda: not alive(process.pid))
     assert not list(Path("results").glob(".*"))
 
@@ -101,7 +101,7 @@ def test_a_part_of_ray_that_dies(
     assert process.returncode == 3, out + err
     assert re.fullmatch(
         rf"error: Ray's {part} at 127\.0\.0\.1:\d+ has ended \(its logs: /.*/logs\); what was "
-        r"finished before is stored; once this works again, the same command goes on",
+        r"finished trials are stored; once this works again, rerun the same command to resume",
         err.strip(),
     )
     until(lambda: not alive(process.pid))
@@ -158,7 +158,7 @@ def test_a_part_of_anothers_ray_that_dies(
     assert "Traceback" not in out + err
     assert process.returncode == 3, out + err
     assert re.fullmatch(
-        rf"error: Ray's .*{victim}.* has ended .*, the same command goes on", err.strip()
+        rf"error: Ray's .*{victim}.* has ended .*, rerun the same command to resume", err.strip()
     )
     until(lambda: not alive(process.pid))
     assert not Path("results", TUNE).exists()

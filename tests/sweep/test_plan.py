@@ -248,7 +248,7 @@ def test_what_never_fits_is_refused_with_the_arithmetic(
     with pytest.raises(ConfigError) as caught:
         plan(fake, points(fake, 1, 1, hidden=1024), machine, **resources)
     assert words in str(caught.value)
-    assert "fits nowhere" in str(caught.value)
+    assert "fits on no node" in str(caught.value)
 
 
 # -- unfinished trials -----------------------------------------------------------------------------

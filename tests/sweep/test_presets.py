@@ -237,7 +237,7 @@ def test_a_field_that_nothing_reads_is_refused(
     sweep: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     (told,) = mistakes(preset(**sweep), Net, changes)
-    assert told.startswith("start=1.0, 2.0: it would change nothing, as ")
+    assert told.startswith("start=1.0, 2.0: it has no effect, as ")
     assert told.endswith(" has no start")
 
 
@@ -275,10 +275,10 @@ def test_a_field_that_only_the_sweep_file_names_is_told_as_such() -> None:
             {"lr": ["fast"]},
             "lr='fast': Input should be a valid number, unable to parse string as a",
         ),
-        ({"lr": [True]}, "lr=True: true is no number"),
+        ({"lr": [True]}, "lr=True: true is not a number"),
         ({"lr": [-1]}, "lr=-1: Input should be greater than 0"),
         ({"layer": ["nalo"]}, "layer='nalo': Input should be 'nac', 'nalu' or 'relu'"),
-        ({"lr": []}, "lr=[]: no point has a value of none; leave lr out"),
+        ({"lr": []}, "lr=[]: an empty list matches no point; leave lr out"),
         ({"lr": [0.5, 0.25]}, "lr=0.25: no point has it; there is 0.5, 1.0, 0.75"),
         ({"layer": ["relu"]}, "layer='relu': no point has it; there is 'nac', 'nalu'"),
         ({"hidden": [3]}, "hidden=3: no point has it; there is 2"),
@@ -337,11 +337,11 @@ def test_a_file_is_typed_as_the_command_line_is(tmp_path: Path) -> None:
     [
         ({"hidden": 2**63}, "hidden=9223372036854775808: whole numbers go up to 2^63 - 1"),
         ({"hidden": "9" * 5000}, "hidden='999"),
-        ({"hidden": True}, "hidden=True: true is no number"),
+        ({"hidden": True}, "hidden=True: true is not a number"),
         ({"lr": "1_0"}, "lr='1_0': write numbers without '_'"),
         ({"hidden": "1_0"}, "hidden='1_0': write numbers without '_'"),
         ({"span": "1_0:20"}, "span='1_0:20': write numbers without '_'"),
-        ({"span": [False, True]}, "span=[False, True]: false is no number"),
+        ({"span": [False, True]}, "span=[False, True]: false is not a number"),
         ({"layer": "x" * 500}, "layer='xxx"),
         ({"layer": "a\x1b[31m\n"}, r"layer='a\x1b[31m\n'"),
     ],
@@ -375,7 +375,7 @@ def test_a_grid_is_bounded_before_it_is_made() -> None:
     [
         ({"set": {"lr": "fast"}, "axes": {"lr": [1]}}, {}, "sweep: set.lr='fast': Input should"),
         ({"set": {"lr": [1]}}, {"lr": [2]}, "sweep: set.lr=[1]: Input should be a valid number"),
-        ({"axes": {"lr": [1, True]}}, {"lr": [2]}, "sweep: axes.lr=True: true is no number"),
+        ({"axes": {"lr": [1, True]}}, {"lr": [2]}, "sweep: axes.lr=True: true is not a number"),
     ],
 )
 def test_a_wrong_value_is_named_though_another_takes_its_place(
@@ -411,7 +411,7 @@ def test_did_you_mean_names_the_nearest_or_none() -> None:
         (b"[" + b"0," * 490_000 + b"]", "more than 512 KiB"),
         (
             b"task: net\npresets: {smoke: {seeds: true}}",
-            "presets.smoke.seeds=True: true is no number",
+            "presets.smoke.seeds=True: true is not a number",
         ),
         (b"task: net\npresets: {smoke: {seeds: " + b"9" * 5000 + b"}}", "5,000 digits"),
     ],

@@ -23,7 +23,7 @@ warning: UserWarning: odd (in fake a lr=0.1 seeds 0-1)
 failed: fake a lr=0.1 seeds 2-3: ValueError: no 3 (traceback: /x/1.txt)
 20 s: 2/4 trials, 1 running, 1 with failures; 2/8 seeds, 2 failed; 250 seed-steps/s; 12 s left; \
 last: fake a lr=0.1 seeds 2-3: mse 0.25
-lost the worker of fake b lr=0.1 seeds 0-1, going on from its last state: WorkerCrashedError
+lost the worker of fake b lr=0.1 seeds 0-1; resuming from its last state: WorkerCrashedError
 failed: fake b lr=0.1 seed 1: diverged at step 7
 31 s: 4/4 trials, 0 running, 2 with failures; 5/8 seeds, 3 failed; 258 seed-steps/s; 0 s left; \
 last: fake b lr=0.1 seeds 2-3
@@ -128,7 +128,7 @@ def test_costs_are_what_slots_spend_beside_the_work() -> None:
     costs.end("2", 43.0, seconds=40.0)
     assert costs.overhead == pytest.approx(2 + 3 + 1 + 0.5)
     assert costs.work == 59.0
-    assert "2.17 s a trial, 9.9 % of 65.5 slot-seconds" in costs.describe()
+    assert "2.17 s per trial, 9.9 % of 65.5 slot-seconds" in costs.describe()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_ray_gives_the_rows_of_a_local_run_under_readable_names(
     first, *_ = text.splitlines()
     assert re.fullmatch(r"dashboard: http://127\.0\.0\.1:\d+, open while this runs", first)
     assert f"rows: {tmp_path}/on_ray/fake" in text
-    assert "overhead, start of the workers included: " in text
+    assert "overhead, worker start included: " in text
     assert text.count("warning: UserWarning: weights look odd") == 1
     assert not list(Path("on_ray").glob(".*"))
 
@@ -410,7 +410,7 @@ def test_ctrl_c_keeps_what_is_finished(capsys: pytest.CaptureFixture[str]) -> No
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everyone in the foreground
     code, text = finish(process)
     assert code == 130
-    assert "interrupted: finished trials are stored; the same command goes on" in text
+    assert "interrupted: finished trials are stored; rerun the same command to resume" in text
     assert not list(Path("results").glob(".*"))
     until(lambda: not processes(process.pid))
     kept = len(seeds())

@@ -176,7 +176,7 @@ def test_a_state_that_does_not_fit_is_told_and_left(
         seeds=made.seeds,
     )
     assert [report.step for report in Trial(made, report_seconds=0)] == [1, 2, 3, 4]
-    assert "a label: its last state does not fit, starting anew" in caplog.text
+    assert "a label: cannot resume from its last state, starting over" in caplog.text
 
 
 def test_a_run_is_closed_however_it_ends(fake: Any, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_state_of_other_code_is_told_and_not_taken_up(
         *((step, 0) for step in range(1, 6)),
         (6, 0),
     ]
-    assert f"starting anew: other code wrote it (digest {before}, here abc)" in caplog.text
+    assert f"starting over: other code wrote it (digest {before}, here abc)" in caplog.text
     assert not (tmp_path / ".states").exists()
     (manifest,) = Store(str(tmp_path)).manifests("fake")
     assert (manifest["resumed"], manifest["code"]) == ({}, "abc")

@@ -91,9 +91,7 @@ def test_a_cluster_that_somebody_fills(
     code = tune.main(shlex.split(f"fake layer=a lr=1 seeds=1 --address {cluster}"))
     text = capsys.readouterr().out
     assert code == 0
-    line, *_ = [line for line in text.splitlines() if line.startswith("waiting for a place: ")]
+    line, *_ = [line for line in text.splitlines() if line.startswith("waiting for resources: ")]
     job = ray.get_runtime_context().get_job_id()
-    assert re.search(
-        r"asks for 1 CPU, 0\.\d+ GiB memory; free: 0 CPU, 2 GPU, 8\.00 GiB memory", line
-    )
+    assert re.search(r"needs 1 CPU, 0\.\d+ GiB memory; free: 0 CPU, 2 GPU, 8\.00 GiB memory", line)
     assert line.endswith(f"8.00 GiB memory; held: 2 CPU by job {job} (this process)")

@@ -84,7 +84,7 @@ def test_options_have_the_types_of_the_chosen_layers_factory() -> None:
             "options: epsilon='x': Input should be a valid number",
         ),
         ("static", {"options": "epsilon:1_0"}, "options: epsilon='1_0': write numbers without '_'"),
-        ("static", {"options": "epsilon:true"}, "options: epsilon=True: true is no number"),
+        ("static", {"options": "epsilon:true"}, "options: epsilon=True: true is not a number"),
         ("static", {"layer": "relu", "options": "bias:2"}, "options: bias=2: "),
         ("static", {"options": "device:cuda"}, "options: device cannot be set"),
         ("static", {"options": "init:1"}, "init cannot be among them; it is a field, weight_init="),

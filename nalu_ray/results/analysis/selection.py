@@ -76,7 +76,7 @@ class Reference:
     Attributes:
         by_problem: (seeds,) values, of the setting that has most seeds, by the key of its row or
             column.
-        label: what tells it from others that are stored, ``hidden=2``; empty where there are none.
+        label: its fields of ``spec.reference_by``, such as ``hidden=2``.
     """
 
     by_problem: dict[str, Floats]

@@ -1,4 +1,4 @@
-"""Is a row file one that this program wrote, where it lies and as it is? What tells it."""
+"""Integrity check: did this program write this row file, for this task, and is it unmodified?"""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ class ReadError(StoreError):
     def __init__(self, path: str, error: OSError) -> None:
         why = error.strerror or str(error)
         super().__init__(
-            f"cannot read {printable(path)}: {printable(why)}; nothing was changed, and once it "
-            "can be read, the same command goes on"
+            f"cannot read {printable(path)}: {printable(why)}; nothing was changed; once it can "
+            "be read, rerun the same command to resume"
         )
 
 

@@ -60,7 +60,7 @@ class Guarded(tune.Callback):
             getattr(self.inner, hook)(*arguments, **info)
         except Exception as error:
             self.failed = True
-            text = f"warning: --{self.name}: {describe(error)}; the sweep goes on without it"
+            text = f"warning: --{self.name}: {describe(error)}; the sweep continues without it"
             self.board.note(text)
 
 

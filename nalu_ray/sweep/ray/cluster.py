@@ -94,7 +94,7 @@ def connect(address: str) -> Iterator[Session]:
         named = "RAY_ADDRESS=" if address == os.environ.get("RAY_ADDRESS") else "--address "
         raise ConfigError(
             [
-                f"{named}{address}: this is where jobs are submitted (ray job submit), not a "
+                f"{named}{address}: this is where jobs are submitted (ray job submit), not the "
                 "cluster's own address; give its HOST:PORT, such as 10.0.0.1:6379, or auto"
             ]
         )

@@ -52,7 +52,7 @@ def describe(spec: TrialSpec) -> str:
     asked = {"CPU": spec.share * (1 + spec.processes), "GPU": spec.gpus, "memory": spec.memory}
     there, free = ray.cluster_resources(), ray.available_resources()
     return (
-        f"waiting for a place: a trial asks for {amounts(asked)}; free: {amounts(free, there)}, "
+        f"waiting for resources: a trial needs {amounts(asked)}; free: {amounts(free, there)}, "
         f"of {amounts(there)}; held: {', '.join(holders()) or 'nothing, by any job'}"
     )
 
