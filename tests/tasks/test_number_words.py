@@ -46,7 +46,7 @@ def test_thirty_words_in_sequences_of_one_to_five() -> None:
 
 @pytest.mark.parametrize("number", [-1, 1000])
 def test_numbers_without_words(number: int) -> None:
-    with pytest.raises(ValueError, match=f"of 0 to 999, got {number}"):
+    with pytest.raises(ValueError, match=f"in 0 to 999, got {number}"):
         words(number)
 
 
