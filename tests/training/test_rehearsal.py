@@ -19,7 +19,7 @@ from nalu_ray.training import rehearsal
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedTask
 
-RANDOM = r"draws random numbers .* let the task's sample draw them as one more input$"
+RANDOM = r"draws random numbers .* let the task's sample draw them as another input$"
 DECIDES = r"branches on values of a tensor .*: use torch\.where$"
 
 
@@ -160,7 +160,7 @@ def test_loss_must_be_one_number_a_seed(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(task, "loss", mean)
     with pytest.raises(
-        TypeError, match=r"loss must be one number per seed, \(2,\) for two, got \(\)"
+        TypeError, match=r"loss must be one number per seed, \(2,\) for two seeds, got \(\)"
     ):
         task.check(SupervisedSetting())
 
