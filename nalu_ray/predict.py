@@ -1,4 +1,4 @@
-"""Asks a trained network: the number after each word of a text (Figure 3) or image of a series."""
+"""Prints a trained network's answer after each word of a text (Figure 3) or image of a series."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SUFFIXES = (".png", ".pdf", ".svg")
 _EXAMPLES = """\
 examples:
   python -m nalu_ray.predict language five hundred and fifteen
-      by the stored network with the lowest validation error
+      ask the stored network with the lowest validation error
   python -m nalu_ray.predict language "eighty-one" head=nac combine=sum
-      by the best of those
+      ask the best network with these settings
   python -m nalu_ray.predict language --figure figure3.png --examples 9
-      numbers of the test set, the value after each word (Figure 3)
+      draw the answers after each word of nine test numbers (Figure 3)
   python -m nalu_ray.predict mnist_counting --figure counts.png --examples 1
-      a series of test images, the counts after each
+      draw a series of test images and the counts after each
 
-exit codes: 0 told, 2 bad usage, 3 the results cannot be read
+exit codes: 0 success, 2 wrong usage, 3 the results cannot be read
 """
 
 
@@ -54,20 +54,24 @@ class Reader(Protocol):
         """Builds a network without trained weights."""
 
     def words(self, text: str) -> list[str]:
-        """Returns the words of a text; raises ValueError, saying why, if it cannot be read."""
+        """Returns the words of a text.
+
+        Raises:
+            ValueError: the text has unknown words or none.
+        """
 
     def after_each(
         self, setting: Any, weights: dict[str, Tensor], words: Sequence[str]
     ) -> list[float]:
-        """Returns what a trained network says after each word."""
+        """Returns a trained network's number after each word."""
 
     def unseen(self, setting: Any, seed: int, count: int) -> list[tuple[list[str], float]]:
-        """Returns the words of texts that a seed never trained on, and what they stand for."""
+        """Returns up to ``count`` texts that a seed did not train on, as words and number."""
 
 
 @runtime_checkable
 class Viewer(Protocol):
-    """A task whose networks see series of images."""
+    """A task whose networks read series of images."""
 
     name: str
     axes: tuple[str, ...]
@@ -78,12 +82,16 @@ class Viewer(Protocol):
         """Builds a network without trained weights."""
 
     def prepare(self) -> None:
-        """Fetches the images; raises RuntimeError, saying how else to get them, if it cannot."""
+        """Downloads the images.
+
+        Raises:
+            RuntimeError: no source has them; the message says how to provide them.
+        """
 
     def examples(
         self, setting: Any, weights: dict[str, Tensor], seed: int, count: int
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Returns series of images that a seed never trained on, what a network says, the truth."""
+        """Returns series of images that a seed did not train on, with answers and targets."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,23 +111,23 @@ def _predict(argv: Sequence[str] | None) -> int:
     known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
     print(f"{printable(path)}: {describe(known)}")
     if isinstance(task, Viewer):
-        seen = _series(task, setting, model, options.examples)
-        for series in seen:
+        examples = _series(task, setting, model, options.examples)
+        for series in examples:
             print("\n".join(traces.series_lines(series)))
         if options.figure is not None:
-            _draw(options.figure, traces.draw_series(seen, describe(known)))
+            _draw(options.figure, traces.draw_series(examples, describe(known)))
         return Exit.DONE
-    asked: list[tuple[list[str], float | None]] = [(text, None)]
+    texts: list[tuple[list[str], float | None]] = [(text, None)]
     if not text:
-        asked = list(task.unseen(setting, model.about["seed"], options.examples))
-    found = [
+        texts = list(task.unseen(setting, model.about["seed"], options.examples))
+    answers = [
         traces.Trace(words, task.after_each(setting, model.weights, words), target)
-        for words, target in asked
+        for words, target in texts
     ]
-    for trace in found:
+    for trace in answers:
         print("\n".join(traces.lines(trace)))
     if options.figure is not None:
-        _draw(options.figure, traces.draw(found, describe(known)))
+        _draw(options.figure, traces.draw(answers, describe(known)))
     return Exit.DONE
 
 
@@ -137,19 +145,21 @@ def _series(task: Viewer, setting: Setting, model: Model, count: int) -> list[tr
 
 
 def _parser() -> Parser:
-    made = Parser("python -m nalu_ray.predict", __doc__ or "", _EXAMPLES)
-    made.add_argument(
-        "words", nargs="*", metavar="task text [key=value]",
-        help="language and words to read, or mnist_counting or mnist_addition; what the network "
-        "must be, such as head=nalu",
-    )  # fmt: skip
-    add = made.add_argument
-    add("-h", "--help", action="store_true", help="print this help")
+    parser = Parser("python -m nalu_ray.predict", __doc__ or "", _EXAMPLES)
+    add = parser.add_argument
+    add(
+        "words",
+        nargs="*",
+        metavar="task text [field=value]",
+        help="task name (language with a text, mnist_counting or mnist_addition), then fields of "
+        "the network such as head=nalu",
+    )
+    add("-h", "--help", action="store_true", help="show this message and exit")
     add(
         "--checkpoint",
         type=paths.place,
         metavar="FILE",
-        help="a file of models (default: the best under --out)",
+        help="file of trained networks (default: the best under --out)",
     )
     add(
         "--out",
@@ -157,41 +167,54 @@ def _parser() -> Parser:
         default="results",
         help="folder or URI of the results (default: %(default)s)",
     )
-    add("--figure", type=paths.file, metavar="FILE",
-        help="draw what is told, or what is unseen, as .png, .pdf or .svg")  # fmt: skip
-    add("--examples", type=whole, default=9, metavar="N",
-        help="how many test numbers or series (default: %(default)s)")  # fmt: skip
-    return made
+    add(
+        "--figure",
+        type=paths.file,
+        metavar="FILE",
+        help="draw the answers to the text, or to test examples without one, as .png, .pdf or .svg",
+    )
+    add(
+        "--examples",
+        type=whole,
+        default=9,
+        metavar="N",
+        help="number of test numbers or series (default: %(default)s)",
+    )
+    return parser
 
 
 def _checked(
     options: argparse.Namespace, unknown: Sequence[str]
 ) -> tuple[Reader | Viewer, list[str], dict[str, str]]:
-    """Returns task, words to read and ``key=value`` words; raises with every mistake."""
+    """Returns the task, the words to read and the ``field=value`` pairs.
+
+    Raises:
+        ConfigError: the command line is wrong; the error names every mistake.
+    """
     mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
     name, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
-    askable = {key: found for key, found in tasks().items() if isinstance(found, Reader | Viewer)}
+    askable = {key: task for key, task in tasks().items() if isinstance(task, Reader | Viewer)}
     wanted, wrong = assignments([word for word in words if "=" in word])
     mistakes += wrong
     text = " ".join(word for word in words if "=" not in word)
     read: list[str] = []
-    asked = askable.get(name)
-    if asked is None:
+    task = askable.get(name)
+    if task is None:
         mistakes.append(did_you_mean("task to ask", name, askable))
-    elif isinstance(asked, Viewer):
-        mistakes += [f"{word}: {name} reads no words" for word in text.split()]
+    elif isinstance(task, Viewer):
+        mistakes += [f"{word}: {name} reads images, not words" for word in text.split()]
     elif text or options.figure is None:
         try:
-            read = asked.words(text)
+            read = task.words(text)
         except ValueError as error:
             mistakes.append(str(error))
     if options.examples < 1:
-        mistakes.append(f"--examples {options.examples}: 1 or more is needed")
+        mistakes.append(f"--examples {options.examples} must be 1 or more")
     if options.figure is not None and options.figure.suffix not in SUFFIXES:
-        mistakes.append(f"--figure {options.figure}: it must end in {', '.join(SUFFIXES)}")
-    if mistakes or asked is None:
+        mistakes.append(f"--figure {options.figure} must end in {', '.join(SUFFIXES)}")
+    if mistakes or task is None:
         raise ConfigError(mistakes)
-    return asked, read, wanted
+    return task, read, wanted
 
 
 def _model(
@@ -216,14 +239,14 @@ def _setting(task: Reader | Viewer, model: Model) -> Setting:
 
 
 def _misfit(task: Reader | Viewer, model: Model) -> str | None:
-    """Returns why a model cannot be asked: one of another version, or damaged; None if it can."""
+    """Returns why a model cannot be used (another version, or damaged), or None if it can."""
     import torch  # noqa: PLC0415 (keeps --help quick)
 
     from nalu_ray.training import plain  # noqa: PLC0415 (as above)
 
     try:
         setting = _setting(task, model)
-        with torch.device("meta"):  # whatever size is asked for: without memory
+        with torch.device("meta"):  # any size, without memory
             return plain.misfit(task.build(setting), model.weights)
     except ValidationError as error:
         return "; ".join(explain(error))

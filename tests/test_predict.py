@@ -125,8 +125,8 @@ def test_a_text_is_drawn(
         (["langauge", "two"], ["unknown task to ask 'langauge'. Did you mean 'language'"]),
         (["static", "two"], ["unknown task to ask 'static'. Did you mean 'mnist_a"]),
         ([], ["unknown task to ask ''. Allowed: language"]),
-        (["language", "two", "--examples", "0"], ["--examples 0: 1 or more is needed"]),
-        (["language", "two", "--figure", "x.gif"], ["--figure x.gif: it must end in .png, .pdf"]),
+        (["language", "two", "--examples", "0"], ["--examples 0 must be 1 or more"]),
+        (["language", "two", "--figure", "x.gif"], ["--figure x.gif must end in .png, .pdf"]),
         (
             ["language", "two", "--figur=x"],
             ["unknown option '--figur'. Did you mean '--figure'"],
@@ -137,7 +137,7 @@ def test_a_text_is_drawn(
         (["language", "two", "--checkpoint", "none.pt"], ["none.pt: No such file or directory"]),
         (
             ["language", "fourty", "--examples", "0"],
-            ["unknown word 'fourty'", "--examples 0: 1 or more"],
+            ["unknown word 'fourty'", "--examples 0 must be 1 or more"],
         ),
     ],
 )
@@ -218,10 +218,10 @@ def test_a_series_of_images(name: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert all(re.fullmatch(r" *\S+ +-?\d+\.\d\d  = \d+", line) for line in lines[1:-1])
     assert Image.open(drawn).width > 500
     assert run(name, "five", "--out", tmp_path) == 2
-    assert f"five: {name} reads no words" in capsys.readouterr().err
+    assert f"five: {name} reads images, not words" in capsys.readouterr().err
 
 
-def test_images_that_are_not_to_be_had_are_told(
+def test_images_that_cannot_be_downloaded_are_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained_on_images("mnist_counting", tmp_path)

@@ -79,7 +79,7 @@ def from_mirrors(missing: Sequence[str], work: Path, report: Report) -> Iterator
                 yield _download(mirror, name, dict(MNIST.resources)[f"{name}.gz"], work, report)
                 break
             except (OSError, ValueError) as error:
-                failed[mirror] = str(error)
+                failed[mirror] = str(error) or type(error).__name__
         else:
             raise DataError("; ".join(f"{mirror} ({why})" for mirror, why in failed.items()))
 

@@ -225,6 +225,8 @@ def _complete(raw: Path, work: Path, report: Report) -> None:
                 _check(path)
                 path.replace(raw / path.name)
                 missing.remove(path.name)
+            if missing:
+                raise DataError(f"no file {', '.join(missing)}")
         except DataError as error:
             tried.append(f"{source_name}: {error}")
     if missing:

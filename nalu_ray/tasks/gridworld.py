@@ -1,6 +1,7 @@
 """Learning to track time in a gridworld (section 4.5): arrive at the red square at time T.
 
-The agent is told T from 5 to 12 while it learns and from 5 to 25 in the test (Figure 5).
+The instruction T is 5 to 12 in training and 5 to 25 in the test (Figure 5). The environment is in
+``envs``, the settings, agent and algorithms are in :mod:`nalu_ray.rl`.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ LAST = Selection(metric="inexact", split="interpolation", step="last")
 SPLITS = {
     "interpolation": "trained T",
     "extrapolation": "other T",
-    "interpolation_sampled": "trained T, actions drawn",
-    "extrapolation_sampled": "other T, actions drawn",
+    "interpolation_sampled": "trained T, sampled actions",
+    "extrapolation_sampled": "other T, sampled actions",
 }
 FIGURES = {
     "exact": ("Exact", ".3f", "higher"),
     "reward": ("Reward", ".2f", "higher"),
-    "off": ("Arrival off T by", ".2f", "lower"),
-    "never": ("Never", ".2f", "lower"),
+    "off": ("Distance of arrival from T", ".2f", "lower"),
+    "never": ("No arrival", ".2f", "lower"),
 }
-REACH = {"exact_to": "Exact share of 0.9 up to T", "reward_to": "Reward of 0.9 m up to T"}
+REACH = {
+    "exact_to": "Largest T with an exact share of 0.9",
+    "reward_to": "Largest T with a reward of 0.9 m",
+}
 
 
 def _measures() -> dict[str, Measure]:
@@ -105,11 +109,11 @@ class GridworldTask(Task[GridworldSetting]):
     tables = (
         TableSpec(
             name="gridworld",
-            caption="Arriving at T exactly, as a share of the episodes where it is possible; the "
-            "reward; how far the arrival is from T; the share that never arrives. "
-            "Greedy, unless actions are drawn. Trained T: {instructions}; other T: the rest of "
-            "{test_instructions}; episodes of up to {test_time_limit}. Each seed's agent is the "
-            "one that was best on trained T during training.",
+            caption="Share of exact arrivals among episodes where they are possible, reward, "
+            "distance of arrival from T, and share of episodes without arrival. Actions are greedy "
+            "unless sampled. Trained T: {instructions}; other T: the rest of {test_instructions}; "
+            "episodes of up to {test_time_limit} steps. Each seed's agent is the best on trained "
+            "T during training.",
             paper=PAPER,
             rows=VARIANTS,
             columns=ALGORITHMS,
@@ -122,16 +126,24 @@ class GridworldTask(Task[GridworldSetting]):
     )
     figures = (
         _figure(
-            "gridworld", "reward", "greedy", "Reward by instruction T, greedy: {m} at T.", "reward"
+            "gridworld",
+            "reward",
+            "greedy",
+            "Reward of greedy actions by T; arriving at T gives {m}.",
+            "reward",
         ),
         _figure(
-            "gridworld_exact", "exact", "greedy", "Share of exact arrivals, greedy.", "exact share"
+            "gridworld_exact",
+            "exact",
+            "greedy",
+            "Share of exact arrivals with greedy actions.",
+            "exact share",
         ),
         _figure(
             "gridworld_arrival",
             "time",
             "greedy",
-            "Time of arrival; one that never arrives counts as {test_time_limit}.",
+            "Time of arrival; an episode without arrival counts as {test_time_limit}.",
             "time of arrival",
         ),
         _figure(
@@ -141,7 +153,8 @@ class GridworldTask(Task[GridworldSetting]):
             "gridworld_learning",
             "exact",
             "validation",
-            "Share of exact arrivals on trained T, {instructions}, during training, greedy.",
+            "Share of exact arrivals on trained T, {instructions}, during training, with greedy "
+            "actions.",
             "exact share",
         ).model_copy(
             update={
@@ -154,7 +167,7 @@ class GridworldTask(Task[GridworldSetting]):
     )
 
     def start(self, setting: GridworldSetting, seeds: Sequence[int], device: torch.device) -> Run:
-        from nalu_ray.rl.run import GridworldRun  # noqa: PLC0415 (only who trains needs RLlib)
+        from nalu_ray.rl.run import GridworldRun  # noqa: PLC0415 (only training needs RLlib)
 
         return GridworldRun(setting, seeds, device)
 
@@ -165,7 +178,7 @@ class GridworldTask(Task[GridworldSetting]):
         return setting.runners
 
     def memory(self, setting: GridworldSetting, seeds: int) -> int:
-        """Each process that plays, and RLlib in the trial's own."""
+        """Counts each environment runner, and RLlib in the trial's own process."""
         return (700 * setting.runners + 600) * 1024**2
 
 
