@@ -20,7 +20,7 @@ _EXAMPLES = {
     "SecurityGroupIds": (["sg-00000000000000000"], "write your own"),
     "ImageId": ("ami-00000000000000000", "write a real one"),
 }
-_PYTHON_TYPES = {
+_PYTHON_TYPES: dict[str, Any] = {
     "string": str, "integer": int, "long": int, "boolean": bool, "list": list,
     "structure": dict, "map": dict,
 }  # fmt: skip
@@ -30,7 +30,8 @@ _LONGEST_LIST = 40  # of allowed values in a message
 def node_configs(config: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Returns the mistakes in every node type, and notes on what is not checked."""
     shape = _run_instances()
-    mistakes, notes = [], []
+    mistakes: list[str] = []
+    notes: list[str] = []
     if shape is None:
         notes.append("note: boto3 is not installed, so the fields of node_config are not checked")
     for name, node_type in config["available_node_types"].items():
