@@ -60,11 +60,11 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
     """Draws a figure.
 
     Args:
-        spec: what is wanted.
+        spec: the figure.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Raises:
-        LookupError: no row is of the figure's metric and split.
+        LookupError: no row has the figure's metric and split.
     """
     spec = filled(spec, rows)
     found = panels(spec, rows)
@@ -92,7 +92,7 @@ def encode(figure: Figure, kind: str) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Returns an empty figure of so many inches; use it within :func:`our_settings`."""
+    """Returns an empty figure, sizes in inches; use it within :func:`our_settings`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (see _imported)
     from matplotlib.figure import Figure  # noqa: PLC0415 (see _imported)
 
@@ -103,7 +103,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 @contextlib.contextmanager
 def our_settings() -> Iterator[None]:
-    """Draws and saves with matplotlib's defaults and our style; the user's come back after it."""
+    """Applies matplotlib's defaults and our style, then restores the user's settings."""
     mpl = _imported()
     defaults = mpl.rcParamsDefault
     # a backend belongs to pyplot, which is not used
@@ -132,7 +132,7 @@ def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
 
 
 def _lines(spec: FigureSpec, found: tuple[Panel, ...]) -> dict[Heading, dict[str, Any]]:
-    """Colour and dashes of each line that has a curve: the same in every panel, run or not."""
+    """Returns colour and dashes of each line that has a curve, the same in every panel."""
     known = [Heading(key, label) for key, label in spec.lines.labels.items()]
     drawn = {curve.heading: None for panel in found for curve in panel.curves}
     order = [*known, *(heading for heading in drawn if heading not in known)]
@@ -198,7 +198,7 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
         band += ", the range for fewer than six seeds" if low < 6 else ""
     text = f"Line: {middle} over {count} seeds; band: {band}"
     lost = sum(c.stored - c.seeds for c in curves)
-    text += f"; runs left out, not finite: {lost}" if lost else ""
+    text += f"; runs left out because not finite: {lost}" if lost else ""
     spent = [
         Budget(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
         for panel in found
@@ -209,13 +209,13 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
 
 
 def _imported() -> ModuleType:
-    """Imports matplotlib, if it must be without the user's settings.
+    """Imports matplotlib, without the user's settings if they make the import fail.
 
     A backend that is not installed, such as that of a notebook in which a command was started, or
     a settings file that cannot be read, makes the import itself fail.
 
     Raises:
-        OSError: it cannot be imported all the same; the message says why.
+        OSError: it cannot be imported even so; the message says why.
     """
     if "matplotlib" in sys.modules:
         return sys.modules["matplotlib"]

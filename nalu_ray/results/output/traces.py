@@ -1,4 +1,4 @@
-"""Figures of what a network says after each word of a text (Figure 3), or image of a series."""
+"""Draws a network's output after each word of a text (Figure 3) or each image of a series."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACROSS = 3
 
 @dataclass(frozen=True)
 class Trace:
-    """A text, the number after each of its words, and the number that it stands for, if known."""
+    """A text, the output after each word, and the number that the text means, if known."""
 
     words: Sequence[str]
     values: Sequence[float]
@@ -30,13 +30,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class Series:
-    """A series of images, T of them, and what a network says after each.
+    """A series of T images, and a network's outputs after each.
 
     Attributes:
         images: (T, height, width) uint8, 255 is ink.
-        values: (T, K), the K numbers after each image.
-        targets: (T, K), what they should be.
-        names: of the K numbers.
+        values: (T, K) float32, the K outputs after each image.
+        targets: (T, K) float32, the right outputs.
+        names: (K,), of the outputs.
     """
 
     images: NDArray[np.uint8]
@@ -46,7 +46,7 @@ class Series:
 
 
 def series_lines(series: Series) -> list[str]:
-    """Returns a line for each of the K numbers: after the last image, and what it should be."""
+    """Returns one line per output: its value after the last image, and the right one."""
     width = max(map(len, series.names))
     ends = zip(series.names, series.values[-1], series.targets[-1], strict=True)
     return [f"{name:>{width}}  {value:8.2f}  = {target:g}" for name, value, target in ends]
