@@ -59,8 +59,8 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
         return Checked([f"not YAML: {error}"], [])
     if not isinstance(config, dict):
         return Checked(["not a mapping of fields such as cluster_name"], [])
-    if misread := list(_misread(config, _as_ray_reads(path))):
-        return Checked(misread, [])
+    if wrong := [*_names(config), *_misread(config, _as_ray_reads(path))]:
+        return Checked(wrong, [])
     mistakes, secrets = list(_schema(config)), list(exposure.secrets(config))
     shaped = _without(config, [mistake.path for mistake in mistakes if mistake.misshapen])
     lines = [line for mistake in mistakes for line in mistake.lines()]
@@ -71,6 +71,17 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
     lines += [line for line in found if line.partition(":")[0] not in named]
     summary = "" if lines else f"{counts.describe(config)}; {pins.describe(config)}"
     return Checked([*lines, *secrets], notes, summary)
+
+
+def _names(value: Any, where: str = "") -> Iterator[str]:
+    """Yields a line for each name that is no text, which Ray's schema cannot be held against."""
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            if not isinstance(name, str):
+                yield f"{where}{shown(name)}: a name must be a text; quote it"
+            yield from _names(inside, f"{where}{short(str(name))}.")
+    for place, inside in enumerate(value if isinstance(value, list) else ()):
+        yield from _names(inside, f"{where}{place}.")
 
 
 def _as_ray_reads(path: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nalu_ray.errors import did_you_mean
+from nalu_ray.errors import did_you_mean, shown
 
 _ADDRESSES = ("head_ip", "worker_ips")
 
@@ -64,7 +64,7 @@ def _types(config: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: missing; Ray would take an example's"
     head = config.get("head_node_type")
     if kinds and head is not None and head not in kinds:
-        yield f"head_node_type={head!r}: {did_you_mean('node type', head, kinds)}"
+        yield f"head_node_type={shown(head)}: {did_you_mean('node type', head, kinds)}"
     most = config.get("max_workers", 0)
     for name, kind in kinds.items():
         low, high = kind.get("min_workers", 0), kind.get("max_workers", most)
