@@ -728,6 +728,7 @@ def test_documented_checks_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("max_workers: 8", "max_workers: 8\nmax_workers: 2", "'max_workers' stands twice"),
         ("max_workers: 8", "idle: off\nmax_workers: 8", "idle='off': Ray reads False; quote it"),
         ("max_workers: 8", "no: 1\nmax_workers: 8", "keys="),
+        ("max_workers: 8", "max_workers: 8\n5: 6", "5: a name must be a text; quote it"),
         ("max_workers: 8", "a: 2020-99-99\nmax_workers: 8", "Ray reads ValueError("),
     ],
 )

@@ -95,6 +95,7 @@ MODELS: dict[str, tuple[Saved | bytes | Callable[[Path], object], str]] = {
     "no weights": (without(better(), "weights"), "weights"),
     "shape": (other_weights(better(), lambda tensor: tensor[..., :1]), "of shape"),
     "complex": (other_weights(better(), lambda tensor: tensor.to(torch.complex64)), "complex64"),
+    "no numbers": (other_weights(better(), lambda tensor: tensor.to("meta")), "without numbers"),
     "text": (other_weights(better(), lambda tensor: "abc"), "not a tensor"),
     "seeds": (other_weights(better(), lambda tensor: tensor[:1]), "for 2 seeds"),
     "missing": (better() | {"weights": {}}, "are missing"),

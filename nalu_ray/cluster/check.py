@@ -86,9 +86,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"not YAML: {error}") from error
     if not isinstance(config, dict):
         raise ValueError("not a mapping of fields such as cluster_name")
-    if misread := list(_misread(config, _as_ray_reads(path))):
-        raise ValueError("\n".join(misread))
+    if wrong := [*_names(config), *_misread(config, _as_ray_reads(path))]:
+        raise ValueError("\n".join(wrong))
     return config
+
+
+def _names(value: Any, where: str = "") -> Iterator[str]:
+    """Yields a line for each name that is no text, which Ray's schema cannot be held against."""
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            if not isinstance(name, str):
+                yield f"{where}{shown(name)}: a name must be a text; quote it"
+            yield from _names(inside, f"{where}{short(str(name))}.")
+    for place, inside in enumerate(value if isinstance(value, list) else ()):
+        yield from _names(inside, f"{where}{place}.")
 
 
 def _as_ray_reads(path: Path) -> Any:

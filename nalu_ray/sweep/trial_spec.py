@@ -91,7 +91,12 @@ class TrialSpec(BaseModel):
     @property
     def key(self) -> str:
         """A name for this setting with these seeds: where its unfinished state is kept."""
-        return f"{self.setting_id}-{hashlib.sha256(repr(self.seeds).encode()).hexdigest()[:16]}"
+        return state_key(self.setting_id, self.seeds)
+
+
+def state_key(setting_id: str, seeds: tuple[int, ...]) -> str:
+    """Returns the name under which the state of a setting with these seeds is kept."""
+    return f"{setting_id}-{hashlib.sha256(repr(seeds).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,16 @@ def test_the_address_of_a_dashboard_is_explained(
     assert "HOST:PORT" in line
 
 
+@pytest.mark.parametrize("address", [":6379", "head:", "head:abc", "head:99999999", "head:\u0663"])
+def test_half_an_address_is_explained(address: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError) as met, cluster.connect(address):
+        pass
+    assert met.value.messages == [
+        f"--address {address}: HOST:PORT is needed, such as 10.0.0.1:6379, or auto"
+    ]
+    assert capfd.readouterr().err == ""
+
+
 # -- the token -------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ class Kind:
         ending: of its files' names.
         read: from a file's bytes and name to what is known of each network in it.
         error: what ``read`` raises on a file that is none.
-        score: of one that is known; the highest is the best, NaN the worst.
+        score: of one that is known; the highest is the best; NaN and infinite ones are the worst.
     """
 
     noun: str
@@ -174,4 +174,4 @@ def _stored(store: Store, folder: str, kind: Kind) -> Iterable[Found]:
 
 
 def _usable(score: float) -> float:
-    return -math.inf if math.isnan(score) else score
+    return score if math.isfinite(score) else -math.inf

@@ -109,8 +109,10 @@ def connect(address: str) -> Iterator[Session]:
 
 def _knock(address: str) -> None:
     """Fails at once where no one listens; Ray tries for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit():
+    host, colon, port = address.rpartition(":")
+    if colon and not (host and port.isascii() and port.isdecimal() and int(port) < 2**16):
+        raise ValueError("HOST:PORT is needed, such as 10.0.0.1:6379, or auto")
+    if host:
         socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
 
 
