@@ -49,7 +49,7 @@ class Plan:
         other_code, unknown_code: seeds among those that other code ran, or code that is not known.
         anew: setting and seed of those that run again for that.
         codes: setting id -> digest of the source as it is here, of the settings that have rows.
-        seconds: estimate of the whole.
+        seconds: estimated duration of all trials.
         labels: setting id -> name, for every setting asked for.
     """
 
@@ -119,8 +119,15 @@ def make_plan(
 ) -> Plan:
     """Returns the plan.
 
+    Args:
+        task: whose settings they are.
+        points: settings with the seeds asked for.
+        stored: outcome of each stored seed, by setting id and seed.
+        job: what the command line asked for beside the points.
+        capacity: what there is to run on.
+
     Raises:
-        ConfigError: a trial could never be placed, with the arithmetic.
+        ConfigError: a trial fits on no node; the message has the arithmetic.
     """
     others = _of_other_code(points, stored, job.codes)
     anew = frozenset(others if job.rerun else ())

@@ -46,8 +46,8 @@ class Trial:
 
     Args:
         spec: what to run.
-        report_seconds: least time between two reports.
-        state_seconds: least time between two states.
+        report_seconds: least number of seconds between two reports.
+        state_seconds: least number of seconds between two saved states.
     """
 
     def __init__(

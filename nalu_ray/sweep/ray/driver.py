@@ -135,13 +135,13 @@ def run(
 
     Args:
         plan: what to run.
-        board: what is told how far it is.
+        board: shows the progress.
         store: where the rows go; Tune's own folder lies beside them until the end.
-        fail_fast: stop after the first seed that failed.
-        max_concurrent: most trials at a time.
+        fail_fast: stop after the first failed seed.
+        max_concurrent: maximum number of trials at a time; None for as many as fit.
         loggers: ``tensorboard``, and names of :data:`LOGGERS`.
-        retries: times that a trial whose worker is lost starts again, from its last state.
-        state_seconds: least time between two states of a trial.
+        retries: number of times that a trial whose worker is lost resumes from its last state.
+        state_seconds: least number of seconds between two states of a trial.
 
     Returns:
         Where the curves for TensorBoard are; none if they were not asked for.
