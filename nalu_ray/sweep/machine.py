@@ -165,10 +165,10 @@ def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
     most = resources.max_concurrent or math.inf
     if not capacity.known:
         return int(min(most, 1))
-    found = sum(_slots_of(node, resources, memory) for node in capacity.nodes)
-    if found == 0:
+    trials = sum(_slots_of(node, resources, memory) for node in capacity.nodes)
+    if trials == 0:
         raise ConfigError([_too_much(capacity, resources, memory)])
-    return int(min(found, most))
+    return int(min(trials, most))
 
 
 def widest(resources: Resources) -> int:
@@ -213,9 +213,9 @@ def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
     """Returns the bytes that a trial may take on a node full of trials; infinite without nodes."""
     shares = []
     for node in capacity.nodes:
-        found = _slots_of(node, resources, 0)
-        if found:
-            shares.append(node.memory / min(found, resources.max_concurrent or found))
+        trials = _slots_of(node, resources, 0)
+        if trials:
+            shares.append(node.memory / min(trials, resources.max_concurrent or trials))
     return min(shares, default=math.inf)
 
 
@@ -243,12 +243,12 @@ def size(task: Task[Any], setting: Setting, seeds: int) -> int:
 
 
 def _slots_of(node: Node, resources: Resources, memory: int) -> int:
-    found = node.cpus / resources.cpus_per_trial
+    trials = node.cpus / resources.cpus_per_trial
     if resources.gpus:
-        found = min(found, node.gpus / resources.gpus)
+        trials = min(trials, node.gpus / resources.gpus)
     if memory:
-        found = min(found, node.memory / memory)
-    return int(found + 1e-9)
+        trials = min(trials, node.memory / memory)
+    return int(trials + 1e-9)
 
 
 def _too_much(capacity: Capacity, resources: Resources, memory: int) -> str:

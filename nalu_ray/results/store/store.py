@@ -261,11 +261,11 @@ class Store:
     def counting(self, task: str) -> dict[str, set[int]]:
         """Returns the seeds whose rows count of each stored file, by its name without ending."""
         tables = self._read(task, [*FINAL, "metric"], self.specs(task))
-        found: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
+        seeds: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
         chosen = endings(tables)
         for name, seed in zip(chosen["file"], chosen["seed"], strict=True):
-            found[str(name).removesuffix(".parquet")].add(int(seed))
-        return found
+            seeds[str(name).removesuffix(".parquet")].add(int(seed))
+        return seeds
 
     def load(self, task: str) -> pd.DataFrame:
         """Returns every row of a task; a seed that was stored twice comes from one file only.
@@ -294,7 +294,7 @@ class Store:
         Raises:
             StoreError: one is there and cannot be read.
         """
-        found = []
+        manifests = []
         for info in self._files(task):
             if info.path in self._warned:
                 continue
@@ -304,10 +304,10 @@ class Store:
                 self._warn(path, f"skipped manifest {printable(path)}: it is not there")
                 continue
             try:
-                found.append(_mapping(data))
+                manifests.append(_mapping(data))
             except (ValueError, RecursionError) as error:
                 self._warn(path, f"skipped manifest {printable(path)}: {printable(error)}")
-        return found
+        return manifests
 
     # -- files -------------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ def _quiet() -> Iterator[None]:
 def _capacity(address: str) -> Capacity:
     """What there is, and what an autoscaler can add to it."""
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    nodes = [_node(found) for found in [*alive, *_addable(len(alive))]]
+    nodes = [_node(resources) for resources in [*alive, *_addable(len(alive))]]
     return Capacity(f"the cluster at {address}", tuple(nodes))
 
 
@@ -203,10 +203,10 @@ def _addable(alive: int) -> list[dict[str, float]]:
         ]
         room = max(0, config["max_workers"] - (alive - 1))
         # in turn, as none of them has a claim to all the room
-        turns = itertools.zip_longest(*([found] * most for found, most in groups))
-        return [found for turn in turns for found in turn if found is not None][:room]
-    told = ray._private.state.state.get_cluster_config()
-    kinds = [] if told is None else told.node_group_configs
+        turns = itertools.zip_longest(*([resources] * most for resources, most in groups))
+        return [resources for turn in turns for resources in turn if resources is not None][:room]
+    reported = ray._private.state.state.get_cluster_config()
+    kinds = [] if reported is None else reported.node_group_configs
     return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]
 
 

@@ -98,9 +98,9 @@ class Relay(_OfThisCommand, tune.Callback):
                 raise_storage(error)
             reason = oom.reason(spec, error) or describe(error)
             gone.fail_with(f"{reason} (retries: {self.retries})", step, oom.outcome(error))
-        except (StoreError, NodeError) as found:
-            self.unusable = found
-            gone.failed = dict.fromkeys(spec.seeds, str(found))
+        except (StoreError, NodeError) as broken:
+            self.unusable = broken
+            gone.failed = dict.fromkeys(spec.seeds, str(broken))
         report = Report(step, spec.steps, done=True, failed=gone.failed)
         self.board.report(trial.trial_id, spec, report)
 
