@@ -10,7 +10,6 @@ from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial as Trials
-from ray.tune.result import DONE
 
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom
@@ -72,17 +71,7 @@ class Relay(_OfThisCommand, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        report = Report(
-            step=result["step"],
-            steps=result["steps"],
-            shown=result["shown"],
-            seconds=result["seconds"],
-            resumed=result["resumed"],
-            done=result[DONE],
-            failed=dict(result["failed"]),
-            messages=tuple(result["messages"]),
-        )
-        self.board.report(trial.trial_id, self.spec(trial), report)
+        self.board.report(trial.trial_id, self.spec(trial), Report.read(result))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.board.resumed(trial.trial_id, self.spec(trial), describe(failure()))

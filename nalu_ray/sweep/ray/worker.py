@@ -14,7 +14,6 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray.results.store import states
@@ -76,16 +75,7 @@ class Slot(tune.Trainable):
         self.last_step = report.step
         if report.done:
             self.reports = None
-        return {
-            "step": report.step,
-            "steps": report.steps,
-            "shown": dict(report.shown),
-            "seconds": report.seconds,
-            "resumed": report.resumed,
-            "failed": sorted(report.failed.items()),
-            "messages": list(report.messages),
-            DONE: report.done,
-        }
+        return report.plain()  # with Tune's own key for the end, `done`
 
     def _next(self) -> Report:
         """Returns the task's next report; its end if it was stopped for what it took itself."""
