@@ -275,12 +275,10 @@ class SupervisedTask(Task[S]):
 
     def check(self, setting: S) -> None:
         """Builds the network without memory for its parameters, and rehearses a step of it."""
-        import torch  # noqa: PLC0415 (keeps torch optional)
-
+        from nalu_ray.training.footprint import without_memory  # noqa: PLC0415 (keeps torch optional)
         from nalu_ray.training.rehearsal import rehearse  # noqa: PLC0415
 
-        with torch.device("meta"):
-            network = self.build(setting)
+        network = without_memory(lambda: self.build(setting))
         rehearse(self, cast(Any, setting), network)
 
     def example(self, setting: S, streams: Streams) -> Batch | None:
