@@ -137,6 +137,17 @@ def test_what_can_be_trained_passes_once_a_network() -> None:
     assert task.built == 5 + 3 + 1
 
 
+@pytest.mark.parametrize(
+    "draw", [lambda: torch.ones(3).sum().item(), lambda: torch.ones(3).numpy().sum()]
+)
+def test_a_constructor_may_read_numbers(draw: Callable[[], Any]) -> None:
+    task = Task(lambda: Scaled(draw))
+    before = torch.get_rng_state()
+    task.check(SupervisedSetting())
+    assert task.trained(SupervisedSetting(), 1) > 0
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_options_that_no_name_shows_are_told_apart() -> None:
     class Hidden(nn.Linear):
         def __init__(self, p: float) -> None:

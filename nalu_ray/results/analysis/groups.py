@@ -108,8 +108,8 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     """Splits rows by the settings' fields that define the data, ``spec.problem``.
 
     Args:
-        spec: the table or figure. A field that tells the table's problems or the figure's panels apart
-            keeps them apart there, and does not split.
+        spec: the table or figure. A field that separates the table's rows or the figure's panels
+            does not split.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Returns:
