@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nalu_ray.errors import ConfigError, did_you_mean, explain, short
-from nalu_ray.results.specs import TaskSpecs
+from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.task import Setting, Task
 
 GROUP = "nalu_ray.tasks"
@@ -144,7 +144,8 @@ def _mistake_of_specs(task: Task[Any]) -> str:
 def _axes(task: Task[Any]) -> Iterator[tuple[str, str]]:
     """Yields where a task names a field along which trials, cells or curves are laid out."""
     yield from (("axes", field) for field in task.axes)
-    for spec in (*task.tables, *task.figures):
+    specs: tuple[TableSpec | FigureSpec, ...] = (*task.tables, *task.figures)
+    for spec in specs:
         for part in ("rows", "columns", "lines", "panels"):
             axis = getattr(spec, part, None)
             if axis is not None:

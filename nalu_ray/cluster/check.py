@@ -146,14 +146,14 @@ def _schema(config: dict[str, Any]) -> Iterator[str]:
 
 def _provider(config: dict[str, Any]) -> Iterator[str]:
     provider = config["provider"]
-    kind = provider["type"]
-    allowed = _PROVIDER_FIELDS.get(kind, provider)
+    provider_type = provider["type"]
+    allowed = _PROVIDER_FIELDS.get(provider_type, provider)
     for name in provider:
         if name not in allowed:
             yield f"provider.{name}: {did_you_mean('field', str(name), allowed)}"
-    absent = [name for name in _PROVIDER_NEEDS.get(kind, ()) if not provider.get(name)]
+    absent = [name for name in _PROVIDER_NEEDS.get(provider_type, ()) if not provider.get(name)]
     yield from (f"provider.{name}: missing" for name in absent)
-    for name in () if kind == "local" else _CLOUD_NEEDS:
+    for name in () if provider_type == "local" else _CLOUD_NEEDS:
         if name not in config:
             yield f"{name}: missing; Ray would take an example's"
 

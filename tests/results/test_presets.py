@@ -433,7 +433,7 @@ def test_presets_have_files_of_their_own(store: Store, tmp_path: Path) -> None:
         for kind in kinds
     }
     assert text.index("Preset: laptop.") < text.index("Preset: smoke (")
-    assert "Stored too" not in text
+    assert "Also stored" not in text
     lines = csv.DictReader((tmp_path / "to" / "static" / "small_smoke.csv").open())
     assert {(line["preset"], line["preset_changes"]) for line in lines} == {("smoke", "")}
     loaded = Stored.load(store, "static")

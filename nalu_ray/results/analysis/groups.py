@@ -108,8 +108,8 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     """Splits rows by the settings' fields that define the data, ``spec.problem``.
 
     Args:
-        spec: the table or figure. A field that separates the table's rows or the figure's panels
-            does not split.
+        spec: the table or figure. A field that is an axis of its problems, or of its panels, does
+            not split rows.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Returns:
@@ -124,8 +124,8 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     varying = [name for name in fields if len(set(texts[name])) > 1]
     if not varying:
         return [("", rows)]
-    values_of = zip(*(texts[name] for name in varying), strict=True)
-    labels = [", ".join(map("=".join, zip(varying, values, strict=True))) for values in values_of]
+    columns = zip(*(texts[name] for name in varying), strict=True)
+    labels = [", ".join(map("=".join, zip(varying, values, strict=True))) for values in columns]
     of_setting = dict(zip(settings["setting_id"], labels, strict=True))
     of_row = rows["setting_id"].map(of_setting).to_numpy(object)
     runs = rows[RUN].drop_duplicates()["setting_id"].map(of_setting).value_counts()

@@ -52,18 +52,18 @@ def series_lines(series: Series) -> list[str]:
     return [f"{name:>{width}}  {value:8.2f}  = {target:g}" for name, value, target in ends]
 
 
-def draw_series(found: Sequence[Series], title: str = "") -> Figure:
+def draw_series(several: Sequence[Series], title: str = "") -> Figure:
     """Draws the images of each series from left to right, and below them the numbers after each."""
     with our_settings():
-        longest = max(len(series.images) for series in found)
-        figure = new_figure(0.36 * longest + 1.6, 3.0 * len(found) + 0.3)
-        heights = [1, 6] * len(found)
+        longest = max(len(series.images) for series in several)
+        figure = new_figure(0.36 * longest + 1.6, 3.0 * len(several) + 0.3)
+        heights = [1, 6] * len(several)
         grid = figure.subplots(
             len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights}
         )
-        for place, series in enumerate(found):
-            _strip(grid[2 * place, 0], series)
-            _running(grid[2 * place + 1, 0], series)
+        for row, series in enumerate(several):
+            _strip(grid[2 * row, 0], series)
+            _running(grid[2 * row + 1, 0], series)
         figure.suptitle(title, fontsize=8, ha="left", x=0.01)
     return figure
 
@@ -94,11 +94,11 @@ def _running(axes: Axes, series: Series) -> None:
 def lines(trace: Trace) -> list[str]:
     """Returns a line for each word with the number after it, and one for the target."""
     width = max(map(len, trace.words))
-    found = [
+    texts = [
         f"{word:<{width}}  {value:.2f}"
         for word, value in zip(trace.words, trace.values, strict=True)
     ]
-    return found if trace.target is None else [*found, f"{'=':>{width}}  {trace.target:g}"]
+    return texts if trace.target is None else [*texts, f"{'=':>{width}}  {trace.target:g}"]
 
 
 def draw(traces: Sequence[Trace], title: str = "") -> Figure:
