@@ -144,11 +144,12 @@ def _mistake_of_specs(task: Task[Any]) -> str:
 def _axes(task: Task[Any]) -> Iterator[tuple[str, str]]:
     """Yields where a task names a field along which trials, cells or curves are laid out."""
     yield from (("axes", field) for field in task.axes)
-    for spec in (*task.tables, *task.figures):
-        for part in ("rows", "columns", "lines", "panels"):
-            axis = getattr(spec, part, None)
-            if axis is not None:
-                yield f"{spec.name}.{part}", axis.field
+    of_specs = [
+        *((t.name, {"rows": t.rows, "columns": t.columns}) for t in task.tables),
+        *((f.name, {"lines": f.lines, "panels": f.panels}) for f in task.figures),
+    ]
+    for name, parts in of_specs:
+        yield from ((f"{name}.{part}", axis.field) for part, axis in parts.items() if axis)
 
 
 def _in_a_line(error: BaseException) -> str:
