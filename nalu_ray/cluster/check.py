@@ -52,14 +52,15 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
         allow_open: accept dashboards and security groups that the world can reach.
     """
     try:
-        config = strict_yaml.read(path)
+        data = strict_yaml.read_bytes(path)
+        config = strict_yaml.load(data)
     except OSError as error:
         return Checked([f"cannot be read: {error.strerror}"], [])
     except YAMLError as error:
         return Checked([f"not YAML: {error}"], [])
     if not isinstance(config, dict):
         return Checked(["not a mapping of fields such as cluster_name"], [])
-    if wrong := [*_names(config), *_misread(config, _as_ray_reads(path))]:
+    if wrong := [*_names(config), *_misread(config, _as_ray_reads(data))]:
         return Checked(wrong, [])
     mistakes, secrets = list(_schema(config)), list(exposure.secrets(config))
     shaped = _without(config, [mistake.path for mistake in mistakes if mistake.misshapen])
@@ -84,10 +85,10 @@ def _names(value: Any, where: str = "") -> Iterator[str]:
         yield from _names(inside, f"{where}{place}.")
 
 
-def _as_ray_reads(path: Path) -> Any:
+def _as_ray_reads(data: bytes) -> Any:
     """Returns what Ray finds in a file: it reads YAML 1.1, where ``1:30`` is 90."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        return yaml.safe_load(data.decode("utf-8-sig"))
     except (ValueError, yaml.YAMLError) as error:
         return error
 
