@@ -86,40 +86,10 @@ def _read(path: Path) -> dict[str, Any]:
     except YAMLError as error:
         raise ValueError(f"not YAML: {error}") from error
     if not isinstance(config, dict):
-<<<<<<< HEAD
         raise ValueError("not a mapping of fields such as cluster_name")
-    if wrong := [*_names(config), *_misread(config, _as_ray_reads(path))]:
+    if wrong := [*_names(config), *_misread(config, _as_ray_reads(data))]:
         raise ValueError("\n".join(wrong))
     return config
-||||||| 9e93680
-        return Checked(["not a mapping of fields such as cluster_name"], [])
-    if wrong := [*_names(config), *_misread(config, _as_ray_reads(path))]:
-        return Checked(wrong, [])
-    mistakes, secrets = list(_schema(config)), list(exposure.secrets(config))
-    shaped = _without(config, [mistake.path for mistake in mistakes if mistake.misshapen])
-    lines = [line for mistake in mistakes for line in mistake.lines()]
-    if not isinstance(shaped.get("provider"), dict) or "type" not in shaped["provider"]:
-        return Checked([*lines, *secrets], [])
-    found, notes = _rules(shaped, allow_open)
-    named = {".".join(map(str, mistake.path)) for mistake in mistakes}
-    lines += [line for line in found if line.partition(":")[0] not in named]
-    summary = "" if lines else f"{counts.describe(config)}; {pins.describe(config)}"
-    return Checked([*lines, *secrets], notes, summary)
-=======
-        return Checked(["not a mapping of fields such as cluster_name"], [])
-    if wrong := [*_names(config), *_misread(config, _as_ray_reads(data))]:
-        return Checked(wrong, [])
-    mistakes, secrets = list(_schema(config)), list(exposure.secrets(config))
-    shaped = _without(config, [mistake.path for mistake in mistakes if mistake.misshapen])
-    lines = [line for mistake in mistakes for line in mistake.lines()]
-    if not isinstance(shaped.get("provider"), dict) or "type" not in shaped["provider"]:
-        return Checked([*lines, *secrets], [])
-    found, notes = _rules(shaped, allow_open)
-    named = {".".join(map(str, mistake.path)) for mistake in mistakes}
-    lines += [line for line in found if line.partition(":")[0] not in named]
-    summary = "" if lines else f"{counts.describe(config)}; {pins.describe(config)}"
-    return Checked([*lines, *secrets], notes, summary)
->>>>>>> refs/heads/review2
 
 
 def _names(value: Any, where: str = "") -> Iterator[str]:
@@ -133,16 +103,8 @@ def _names(value: Any, where: str = "") -> Iterator[str]:
         yield from _names(inside, f"{where}{place}.")
 
 
-<<<<<<< HEAD
-def _as_ray_reads(path: Path) -> Any:
-    """Reads a file as Ray does, by YAML 1.1, where ``1:30`` is 90."""
-||||||| 9e93680
-def _as_ray_reads(path: Path) -> Any:
-    """Returns what Ray finds in a file: it reads YAML 1.1, where ``1:30`` is 90."""
-=======
 def _as_ray_reads(data: bytes) -> Any:
-    """Returns what Ray finds in a file: it reads YAML 1.1, where ``1:30`` is 90."""
->>>>>>> refs/heads/review2
+    """Reads a file as Ray does, by YAML 1.1, where ``1:30`` is 90."""
     try:
         return yaml.safe_load(data.decode("utf-8-sig"))
     except (ValueError, yaml.YAMLError) as error:
