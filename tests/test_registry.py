@@ -115,9 +115,9 @@ WITH_TABLE = "from nalu_ray.results.specs import Axis, TableSpec\n" + WHOLE.repl
         (WHOLE.format(name="mine", more="setting_type = int"), "setting_type must be a subclass"),
         (
             WHOLE.format(name="mine", more="axes = ('layers',)"),
-            "is no task: axes: unknown field 'layers'. Did you mean 'layer'?",
+            "is not a task: axes: unknown field 'layers'. Did you mean 'layer'?",
         ),
-        (WITH_TABLE.format(axis="field='lyer'"), "is no task: t.rows: unknown field 'lyer'"),
+        (WITH_TABLE.format(axis="field='lyer'"), "is not a task: t.rows: unknown field 'lyer'"),
         (
             WITH_TABLE.format(axis="field='layer', labels={'a': '\\x1b[31m'}"),
             "cannot be loaded: ValueError: control characters in",
