@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nalu_ray.results.specs import FigureSpec, Measure, Selection, TableSpec
-from nalu_ray.tasks import RECURRENT_MODELS as MODELS
 from nalu_ray.tasks._mnist_series.data import LENGTHS
+from nalu_ray.tasks._recurrent_models import MODELS
 
 RULE = Selection(metric="mae", split="validation")
 PROBLEM = ("length", "test_images")

@@ -19,8 +19,8 @@ from nalu_ray import layers
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.tasks import RECURRENT_MODELS as MODELS
 from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
+from nalu_ray.tasks._recurrent_models import MODELS
 from nalu_ray.tasks.recurrent.data import PIECE, pieces, target, whole
 from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
 from nalu_ray.training.metrics import mean_squared_error
