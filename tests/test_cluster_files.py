@@ -140,6 +140,16 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
         put("max_workers", 3),
         "max_workers=3: provider.worker_ips has 2",
     ),
+    "no machines": (
+        LOCAL,
+        put("provider.worker_ips", ...),
+        "Ray refuses it: Please supply a `head_ip` and list of `worker_ips`",
+    ),
+    "no head": (
+        AWS,
+        put("head_node_type", ...),
+        "head_node_type: missing; Ray would take an example's",
+    ),
     "machine twice": (
         LOCAL,
         put("provider.worker_ips.1", "192.168.1.10"),
