@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nalu_ray.errors import ConfigError, did_you_mean, explain, short
+from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.task import Setting, Task
 
 GROUP = "nalu_ray.tasks"
@@ -126,7 +127,29 @@ def _mistake(name: str, candidate: object) -> str:
     fields = getattr(candidate, "setting_type", None)
     if not (isinstance(fields, type) and issubclass(fields, Setting)):
         return f"setting_type must be a subclass of nalu_ray.task.Setting, got {fields!r}"
+    return _mistake_of_specs(candidate)
+
+
+def _mistake_of_specs(task: Task[Any]) -> str:
+    """What keeps a task's tables and figures from being read again; empty if nothing does."""
+    specs = TaskSpecs(task=task.name, title=task.title, tables=task.tables, figures=task.figures)
+    TaskSpecs.read(specs.model_dump_json().encode())
+    fields = task.setting_type.model_fields
+    for place, field in _axes(task):
+        if field not in fields:
+            return f"{place}: {did_you_mean('field', field, fields)}"
     return ""
+
+
+def _axes(task: Task[Any]) -> Iterator[tuple[str, str]]:
+    """Yields where a task names a field along which trials, cells or curves are laid out."""
+    yield from (("axes", field) for field in task.axes)
+    specs: tuple[TableSpec | FigureSpec, ...] = (*task.tables, *task.figures)
+    for spec in specs:
+        for part in ("rows", "columns", "lines", "panels"):
+            axis = getattr(spec, part, None)
+            if axis is not None:
+                yield f"{spec.name}.{part}", axis.field
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -85,24 +85,24 @@ def _unknown(word: str) -> str:
 
 def _report(arguments: argparse.Namespace) -> int:
     store = Store(arguments.out)
-    found = _load(store, _names(store, arguments.task))
+    tasks = _load(store, _names(store, arguments.task))
     uri = "://" in arguments.out
     target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
-    kind: str | None = arguments.format
+    form: str | None = arguments.format
     written: list[Path] = []
-    for stored in found:
-        if kind:
-            print("\n".join(FORMATS[kind](table) for table in stored.tables))
+    for stored in tasks:
+        if form:
+            print("\n".join(FORMATS[form](table) for table in stored.tables))
         elif not arguments.html:
             stored.print(_console())
-        if kind or not arguments.html:
-            written += stored.save_tables(target, (kind,) if kind else SAVED)
+        if form or not arguments.html:
+            written += stored.save_tables(target, (form,) if form else SAVED)
             written += stored.save_figures(target)
     if arguments.html:
-        chapters = [stored.chapter(store) for stored in found]
+        chapters = [stored.chapter(store) for stored in tasks]
         written.append(write_text(target / "report.html", page(chapters)))
     # what another program reads stays free of anything else
-    print(count(written, target), file=sys.stderr if kind else sys.stdout)
+    print(count(written, target), file=sys.stderr if form else sys.stdout)
     return Exit.DONE
 
 
@@ -117,10 +117,10 @@ def _names(store: Store, task: str | None) -> list[str]:
 
 def _load(store: Store, names: Sequence[str]) -> list[Stored]:
     """Reads tasks; one whose files are none of ours, each named, does not keep others back."""
-    found = [stored for name in names if (stored := Stored.load(store, name)) is not None]
-    if not found:
+    loaded = [stored for name in names if (stored := Stored.load(store, name)) is not None]
+    if not loaded:
         raise ConfigError([f"{', '.join(names)}: no rows in {store.out} that can be read"])
-    return found
+    return loaded
 
 
 def _console() -> Console:

@@ -8,6 +8,7 @@ be built.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,9 +57,19 @@ def read(path: Path) -> Any:
         OSError: it cannot be read.
         YAMLError: it is too large, not UTF-8 or not YAML, or a key stands twice in a mapping.
     """
-    with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    return load(data)
+    return load(read_bytes(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns a file's bytes, at most one more than are allowed; waits for no pipe's writer.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    waitless = getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | waitless)) as file:
+        os.set_blocking(file.fileno(), True)
+        return file.read(MOST_BYTES + 1)
 
 
 def load(data: bytes | str) -> Any:

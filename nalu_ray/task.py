@@ -134,9 +134,10 @@ class Run(Protocol):
         ...
 
     def rows(self) -> pd.DataFrame:
-        """Returns columns ``seed, step, split, metric, x, value, reason``.
+        """Returns columns ``seed, step, split, metric, x, value, reason, outcome``.
 
-        The last row of each seed has metric ``completed``, also when the seed diverged.
+        The last row of each seed has metric ``completed``, also when the seed diverged. It alone
+        has an outcome, see :mod:`nalu_ray.results.store.rows`; without one, its reason is read.
         """
         ...
 

@@ -30,7 +30,7 @@ from nalu_ray.sweep.presets import Resources, sweep_yaml
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.provenance import commit
 from nalu_ray.sweep.source import numbers_digest
-from nalu_ray.sweep.trial_spec import TrialSpec
+from nalu_ray.sweep.trial_spec import TrialSpec, state_key
 
 if TYPE_CHECKING:
     from nalu_ray.sweep.ray import Session
@@ -135,6 +135,15 @@ class _Planner:
             if point.setting.id in with_rows
         }
 
+    def tidy(self) -> None:
+        """Drops states of seeds whose rows are stored: what wrote both was killed between them."""
+        store, name = self.request.store, self.request.task.name
+        for sid, seeds in self.job.kept:
+            ended = [self.stored.get((sid, seed)) for seed in seeds]
+            # other code may have a run of its own under way
+            if all(end and end.ok and end.code == self.job.codes.get(sid, "") for end in ended):
+                states.drop(store, name, state_key(sid, seeds))
+
     def plan(self, capacity: Capacity, resources: Resources | None = None) -> Plan:
         job = replace(self.job, resources=resources or self.job.resources)
         return make_plan(self.request.task, self.request.points, self.stored, job, capacity)
@@ -162,6 +171,7 @@ def _run(request: TuneRequest, console: Console) -> int:
             session = _session(request, capacity, stack)
             capacity = session.capacity
         planner = _Planner(request)
+        planner.tidy()
         plan = planner.plan(capacity)
         if plan.trials and not request.options.local and session is None:
             session = _session(request, capacity, stack)

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -104,7 +104,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "unknown provider": (
         GCP,
         put("provider.type", "gpc"),
-        "provider.type='gpc': unknown provider 'gpc'. Did you mean 'gcp'?",
+        "Ray refuses it: Unsupported node provider: gpc",
     ),
     "number as text": (
         AWS,
@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "unknown head": (
         AWS,
         put("head_node_type", "haed"),
-        "head_node_type='haed': unknown node type 'haed'. Did you mean 'head'?",
+        "Ray refuses it: `head_node_type` must be one of `available_node_types`",
     ),
     "more at least than at most": (
         AWS,
@@ -125,7 +125,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "all minima above the maximum": (
         AWS,
         lambda config: [put(f"{SPOT}.min_workers", 8)(config), put("max_workers", 7)(config)],
-        "max_workers=7: less than the 8 of all min_workers together",
+        "Ray refuses it: The specified global `max_workers` is smaller than the sum",
     ),
     "minimum above a type's maximum": (
         AWS,
@@ -133,12 +133,22 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
             put(f"{SPOT}.min_workers", 3)(config),
             put(f"{SPOT}.max_workers", 2)(config),
         ],
-        f"{SPOT}.min_workers=3: not between 0 and its max_workers=2",
+        f"{SPOT}.min_workers=3: more than its max_workers=2",
     ),
     "more workers than machines": (
         LOCAL,
         put("max_workers", 3),
         "max_workers=3: provider.worker_ips has 2",
+    ),
+    "no machines": (
+        LOCAL,
+        put("provider.worker_ips", ...),
+        "Ray refuses it: Please supply a `head_ip` and list of `worker_ips`",
+    ),
+    "no head": (
+        AWS,
+        put("head_node_type", ...),
+        "head_node_type: missing; Ray would take an example's",
     ),
     "machine twice": (
         LOCAL,
@@ -310,23 +320,28 @@ def test_a_token_that_others_may_read_is_named(
     assert checked(tmp_path, load(AWS)).mistakes == []
 
 
+@pytest.mark.parametrize(
+    "cases",
+    [
+        ("misspelt field", "number as text", "access key"),
+        ("other ray", "open dashboard", "minimum above a type's maximum", "access key"),
+    ],
+    ids=["against the schema", "beyond the schema"],
+)
 def test_all_mistakes_at_once_and_exit_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cases: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cases = [
-        MISTAKES[case] for case in ("misspelt field", "number as text", "other ray", "access key")
-    ]
     config = load(AWS)
-    for _, change, _ in cases:
-        change(config)
+    for case in cases:
+        MISTAKES[case][1](config)
     path = tmp_path / "c.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     assert main(["check", str(path), str(ROOT / LOCAL)]) == 2
     shown = capsys.readouterr()
     lines = shown.err.splitlines()
     assert len(lines) == len(cases)
-    for _, _, expected in cases:
-        assert any(line.startswith(f"error: {path}: {expected}") for line in lines)
+    for case in cases:
+        assert any(line.startswith(f"error: {path}: {MISTAKES[case][2]}") for line in lines)
     assert "AKIA" not in shown.err
     assert f"{ROOT / LOCAL}: ok" in shown.out
 
@@ -723,6 +738,7 @@ def test_documented_checks_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("max_workers: 8", "max_workers: 8\nmax_workers: 2", "'max_workers' stands twice"),
         ("max_workers: 8", "idle: off\nmax_workers: 8", "idle='off': Ray reads False; quote it"),
         ("max_workers: 8", "no: 1\nmax_workers: 8", "keys="),
+        ("max_workers: 8", "max_workers: 8\n5: 6", "5: a name must be a text; quote it"),
         ("max_workers: 8", "a: 2020-99-99\nmax_workers: 8", "Ray reads ValueError("),
     ],
 )

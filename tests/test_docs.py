@@ -160,7 +160,7 @@ def test_every_document_and_figure_is_linked() -> None:
 
 def test_a_wrong_name_is_noticed() -> None:
     assert _resolves("nalu_ray.layers.NAC")
-    assert _resolves("nalu_ray.task.SupervisedTask.build")
+    assert _resolves("nalu_ray.layers.nalu.NALU.forward")
     assert not _resolves("nalu_ray.layers.NoSuchUnit")
     assert not _resolves("nalu_ray.no_such_room")
     assert _slug("What is left open, a² (`x`)") == "what-is-left-open-a²-x"

@@ -177,6 +177,8 @@ def _is_of_the_task(module: str, target: str) -> bool:
     if _area(module) != "tasks":
         return False
     folder = ".".join(module.split(".")[:3])
+    if target == "nalu_ray.tasks":  # what all of them share
+        return True
     return target.startswith("nalu_ray.tasks._") or f"{target}.".startswith(f"{folder}.")
 
 

@@ -84,6 +84,13 @@ TOO_LARGE = """
 from nalu_ray.results.specs import Axis, TableSpec
 TableSpec(name="t", number=12, caption="", rows=Axis(field="layer"), measures={}, layout="columns")
 """
+WITH_TABLE = "from nalu_ray.results.specs import Axis, TableSpec\n" + WHOLE.replace(
+    "{name}", "mine"
+).replace(
+    "{more}",
+    "tables = (TableSpec(name='t', caption='', rows=Axis({axis}), measures={{}}, "
+    "layout='columns'),)",
+)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +113,15 @@ TableSpec(name="t", number=12, caption="", rows=Axis(field="layer"), measures={}
             "is not a task: section must be text, got 3",
         ),
         (WHOLE.format(name="mine", more="setting_type = int"), "setting_type must be a subclass"),
+        (
+            WHOLE.format(name="mine", more="axes = ('layers',)"),
+            "is not a task: axes: unknown field 'layers'. Did you mean 'layer'?",
+        ),
+        (WITH_TABLE.format(axis="field='lyer'"), "is not a task: t.rows: unknown field 'lyer'"),
+        (
+            WITH_TABLE.format(axis="field='layer', labels={'a': '\\x1b[31m'}"),
+            "cannot be loaded: ValueError: control characters in",
+        ),
     ],
 )
 def test_a_task_that_cannot_be_loaded_is_named_and_the_others_listed(

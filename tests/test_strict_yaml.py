@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,11 @@ def test_no_more_of_a_file_is_read_than_is_allowed(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text("a: 1:3")
     assert strict_yaml.read(file) == {"a": "1:3"}
+
+
+def test_a_pipe_that_nobody_writes_to_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert strict_yaml.read(tmp_path / "pipe") is None
 
 
 def test_without_libyaml_it_is_the_same() -> None:

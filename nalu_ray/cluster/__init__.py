@@ -1,1 +1,1 @@
-"""The files that start a cluster, checked before they cost: ``python -m nalu_ray.cluster``."""
+"""Checks the files that start a cluster: ``python -m nalu_ray.cluster``."""

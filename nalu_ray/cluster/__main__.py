@@ -1,4 +1,4 @@
-"""Checks cluster files before `ray up`: schema, versions, open ports, secrets, misspelt keys."""
+"""Checks cluster files before `ray up`: fields, versions, open ports, the token, secrets."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _main(argv: Sequence[str] | None) -> int:
         raise ConfigError([did_you_mean("command", arguments.command, ["check"])])
     mistakes = []
     for path in arguments.files:
-        found = check(path, allow_open=arguments.allow_open)
-        mistakes += [f"{path}: {line}" for line in found.mistakes]
-        for line in [*found.notes, *([] if found.mistakes else [f"ok: {found.summary}"])]:
+        checked = check(path, allow_open=arguments.allow_open)
+        mistakes += [f"{path}: {line}" for line in checked.mistakes]
+        for line in [*checked.notes, *([] if checked.mistakes else [f"ok: {checked.summary}"])]:
             print(f"{path}: {line}")
     if mistakes:
         raise ConfigError(mistakes)
@@ -42,13 +42,13 @@ def _main(argv: Sequence[str] | None) -> int:
 def _parser() -> Parser:
     parser = Parser("python -m nalu_ray.cluster", __doc__ or "", _EXAMPLES)
     add = parser.add_argument
-    add("command", help="check")
-    add("files", nargs="+", type=paths.file, metavar="FILE", help="what `ray up` takes")
+    add("command", help="check: list the mistakes in the files")
+    add("files", nargs="+", type=paths.file, metavar="FILE", help="cluster file for `ray up`")
     add("-h", "--help", action="help", help="print this help")
     add(
         "--allow-open",
         action="store_true",
-        help="accept a dashboard on every address, and groups that are open to the world",
+        help="accept dashboards and security groups that are open to the world",
     )
     return parser
 

@@ -1,12 +1,14 @@
-"""One cluster file: read, held against Ray's schema, and against what this project asks of it."""
+"""Checks one cluster file: Ray's own validation first, then what Ray does not ask."""
 
 from __future__ import annotations
 
-import copy
+import contextlib
+import io
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +16,27 @@ import jsonschema  # type: ignore[import-untyped]
 import yaml
 
 from nalu_ray import strict_yaml
-from nalu_ray.cluster import aws, counts, exposure, pins
+from nalu_ray.cluster import aws, exposure, pins
 from nalu_ray.errors import did_you_mean, short, shown
 from nalu_ray.strict_yaml import YAMLError
 
-# The keys that Ray reads for any provider, and for one; its schema lets every key pass.
+# The fields that Ray reads for any provider, and for one; its schema lets every field pass.
 _ANY = {"type", "disable_launch_config_check", "disable_node_updaters", "foreground_node_launch"}
-_CLOUD = {"region", "availability_zone", "cache_stopped_nodes", "use_internal_ips"}
+_CLOUD = _ANY | {"region", "availability_zone", "cache_stopped_nodes", "use_internal_ips"}
 _PROVIDER_FIELDS = {
-    "aws": _ANY | _CLOUD | {"aws_credentials", "cloudwatch", "key_pair", "security_group"},
-    "gcp": _ANY | _CLOUD | {"gcp_credentials", "project_id"},
+    "aws": _CLOUD | {"aws_credentials", "cloudwatch", "key_pair", "security_group"},
+    "gcp": _CLOUD | {"gcp_credentials", "project_id"},
     "local": _ANY | {"coordinator_address", "external_head_ip", "head_ip", "worker_ips"},
 }
 # Without them Ray fails while it talks to the cloud.
-_PROVIDER_NEEDS = {
-    "aws": ("region",),
-    "gcp": ("region", "availability_zone", "project_id"),
-}
-# Ray reads it for machines of one's own, before it looks at the schema.
-_LOCAL_ONLY = "min_workers"
+_PROVIDER_NEEDS = {"aws": ["region"], "gcp": ["region", "availability_zone", "project_id"]}
+# Where they are missing, Ray takes those of an example.
+_CLOUD_NEEDS = ("max_workers", "available_node_types", "head_node_type")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What is wrong with a file, what could not be checked, and what it is."""
+    """The mistakes in a file, notes on what could not be checked, and a summary of the cluster."""
 
     mistakes: list[str]
     notes: list[str]
@@ -45,116 +44,95 @@ class Checked:
 
 
 def check(path: Path, *, allow_open: bool = False) -> Checked:
-    """Returns every mistake in a cluster file: field, value, what is allowed.
+    """Returns the mistakes in a cluster file: field, value and what is allowed.
+
+    The rules beyond Ray's schema are read only once a file fits the schema.
 
     Args:
         path: the file.
-        allow_open: accept dashboards and security groups that the world can reach.
+        allow_open: accept dashboards and security groups that are open to the world.
     """
     try:
-        config = strict_yaml.read(path)
-    except OSError as error:
-        return Checked([f"cannot be read: {error.strerror}"], [])
-    except YAMLError as error:
-        return Checked([f"not YAML: {error}"], [])
-    if not isinstance(config, dict):
-        return Checked(["not a mapping of fields such as cluster_name"], [])
-    if misread := list(_misread(config, _as_ray_reads(path))):
-        return Checked(misread, [])
-    mistakes, secrets = list(_schema(config)), list(exposure.secrets(config))
-    shaped = _without(config, [mistake.path for mistake in mistakes if mistake.misshapen])
-    lines = [line for mistake in mistakes for line in mistake.lines()]
-    if not isinstance(shaped.get("provider"), dict) or "type" not in shaped["provider"]:
-        return Checked([*lines, *secrets], [])
-    found, notes = _rules(shaped, allow_open)
-    named = {".".join(map(str, mistake.path)) for mistake in mistakes}
-    lines += [line for line in found if line.partition(":")[0] not in named]
-    summary = "" if lines else f"{counts.describe(config)}; {pins.describe(config)}"
-    return Checked([*lines, *secrets], notes, summary)
+        config = _read(path)
+    except ValueError as error:
+        return Checked(str(error).splitlines(), [])
+    secrets = list(exposure.secrets(config))
+    if mistakes := [*_schema(config)] or [*_provider(config)]:
+        return Checked([*mistakes, *secrets], [])
+    prepared, refusal = _as_ray_prepares(config)
+    if prepared is None:
+        return Checked([refusal, *secrets], [])
+    mistakes = [*_workers(config, prepared), *pins.mistakes(config)]
+    mistakes += exposure.mistakes(config, allow_open)
+    notes: list[str] = []
+    if config["provider"]["type"] == "aws":
+        in_nodes, notes = aws.node_configs(config)
+        mistakes += in_nodes
+    summary = f"{_described(prepared)}; {pins.describe(config)}"
+    return Checked([*mistakes, *secrets], notes, summary)
 
 
-def _as_ray_reads(path: Path) -> Any:
-    """Returns what Ray finds in a file: it reads YAML 1.1, where ``1:30`` is 90."""
+def _read(path: Path) -> dict[str, Any]:
+    """Reads a cluster file.
+
+    Raises:
+        ValueError: it cannot be read, or Ray would read it otherwise; one line per mistake.
+    """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        data = strict_yaml.read_bytes(path)
+        config = strict_yaml.load(data)
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+    except YAMLError as error:
+        raise ValueError(f"not YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError("not a mapping of fields such as cluster_name")
+    if wrong := [*_names(config), *_misread(config, _as_ray_reads(data))]:
+        raise ValueError("\n".join(wrong))
+    return config
+
+
+def _names(value: Any, where: str = "") -> Iterator[str]:
+    """Yields a line for each name that is no text, which Ray's schema cannot be held against."""
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            if not isinstance(name, str):
+                yield f"{where}{shown(name)}: a name must be a text; quote it"
+            yield from _names(inside, f"{where}{short(str(name))}.")
+    for place, inside in enumerate(value if isinstance(value, list) else ()):
+        yield from _names(inside, f"{where}{place}.")
+
+
+def _as_ray_reads(data: bytes) -> Any:
+    """Reads a file as Ray does, by YAML 1.1, where ``1:30`` is 90."""
+    try:
+        return yaml.safe_load(data.decode("utf-8-sig"))
     except (ValueError, yaml.YAMLError) as error:
         return error
 
 
-def _misread(meant: Any, read: Any, where: str = "") -> Iterator[str]:
-    """Yields a line for each value that is one thing as written and another to Ray."""
-    if isinstance(meant, dict) and isinstance(read, dict) and meant.keys() == read.keys():
-        inside = f"{where}." if where else ""
-        for name in meant:
-            yield from _misread(meant[name], read[name], f"{inside}{name}")
-    elif isinstance(meant, list) and isinstance(read, list) and len(meant) == len(read):
-        for place, pair in enumerate(zip(meant, read, strict=True)):
-            yield from _misread(*pair, f"{where}.{place}")
-    elif type(meant) is not type(read) or meant != read:
-        how = "quote it, or write numbers and true or false plainly"
-        yield f"{where or 'keys'}={shown(meant)}: Ray reads {shown(read)}; {how}"
+def _misread(written: Any, read: Any, where: str = "") -> Iterator[str]:
+    """Yields a line for each value that Ray reads otherwise than it is written."""
+    if isinstance(written, dict) and isinstance(read, dict) and written.keys() == read.keys():
+        for name in written:
+            yield from _misread(written[name], read[name], f"{where}.{name}".lstrip("."))
+    elif isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        for number, pair in enumerate(zip(written, read, strict=True)):
+            yield from _misread(*pair, f"{where}.{number}")
+    elif type(written) is not type(read) or written != read:
+        advice = "quote it, or write numbers and true or false plainly"
+        yield f"{where or 'keys'}={shown(written)}: Ray reads {shown(read)}; {advice}"
 
 
-def _rules(config: dict[str, Any], allow_open: bool) -> tuple[list[str], list[str]]:
-    """Returns what this project asks beyond the schema and is not so, and notes."""
-    found = [
-        *_provider(config),
-        *counts.mistakes(config),
-        *pins.mistakes(config),
-        *exposure.mistakes(config, allow_open),
-    ]
-    if config["provider"]["type"] != "aws":
-        return found, []
-    more, notes = aws.node_configs(config)
-    return [*found, *more], notes
-
-
-def _without(config: dict[str, Any], paths: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """Returns a copy without what has the wrong shape, so that the rest can be looked at."""
-    copied = copy.deepcopy(config)
-    for path in sorted(set(paths), key=len, reverse=True):
-        holder: Any = copied
-        for step in path[:-1]:
-            holder = holder[step]
-        if isinstance(holder, list):
-            holder[path[-1]] = ""
-        else:
-            del holder[path[-1]]
-    return copied
-
-
-def _ray() -> Path:
-    """Returns Ray's folder without the seconds that importing it takes."""
-    spec = find_spec("ray")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("ray")
-    return Path(spec.submodule_search_locations[0], "autoscaler")
-
-
-def _schema(config: dict[str, Any]) -> Iterator[_Mistake]:
-    schema = json.loads((_ray() / "ray-schema.json").read_text(encoding="utf-8"))
-    if isinstance(config.get("provider"), dict) and config["provider"].get("type") == "local":
-        schema["properties"][_LOCAL_ONLY] = {"type": "integer", "minimum": 0}
-    yield from map(_Mistake, jsonschema.Draft7Validator(schema).iter_errors(config))
-
-
-@dataclass(frozen=True)
-class _Mistake:
-    """What Ray's schema says against a file, once."""
-
-    error: Any
-
-    @property
-    def path(self) -> tuple[Any, ...]:
-        return tuple(self.error.absolute_path)
-
-    @property
-    def misshapen(self) -> bool:
-        """Whether something is there, but of another type or size."""
-        return self.error.validator not in ("additionalProperties", "required", "if", "allOf")
-
-    def lines(self) -> Iterator[str]:
-        error, where = self.error, ".".join(map(str, self.path))
+def _schema(config: dict[str, Any]) -> Iterator[str]:
+    """Yields what Ray's schema says against a file: all of it, where Ray stops at the first."""
+    schema = json.loads((files("ray.autoscaler") / "ray-schema.json").read_text(encoding="utf-8"))
+    provider = config.get("provider")
+    if isinstance(provider, dict) and provider.get("type") == "local":
+        # Ray reads it before it looks at the schema
+        schema["properties"]["min_workers"] = {"type": "integer", "minimum": 0}
+    for error in jsonschema.Draft7Validator(schema).iter_errors(config):
+        where = ".".join(map(str, error.absolute_path))
         inside = f"{where}." if where else ""
         if error.validator == "additionalProperties":
             allowed = error.schema["properties"]
@@ -168,14 +146,62 @@ class _Mistake:
 
 
 def _provider(config: dict[str, Any]) -> Iterator[str]:
-    kind = config["provider"]["type"]
-    known = {path.parent.name for path in _ray().glob("*/defaults.yaml")}
-    if kind not in known:
-        yield f"provider.type={kind!r}: {did_you_mean('provider', kind, known)}"
-    allowed = _PROVIDER_FIELDS.get(kind, config["provider"])
-    for name in config["provider"]:
+    provider = config["provider"]
+    provider_type = provider["type"]
+    allowed = _PROVIDER_FIELDS.get(provider_type, provider)
+    for name in provider:
         if name not in allowed:
             yield f"provider.{name}: {did_you_mean('field', str(name), allowed)}"
-    for name in _PROVIDER_NEEDS.get(kind, ()):
-        if not config["provider"].get(name):
-            yield f"provider.{name}: missing"
+    absent = [name for name in _PROVIDER_NEEDS.get(provider_type, ()) if not provider.get(name)]
+    yield from (f"provider.{name}: missing" for name in absent)
+    for name in () if provider_type == "local" else _CLOUD_NEEDS:
+        if name not in config:
+            yield f"{name}: missing; Ray would take an example's"
+
+
+def _as_ray_prepares(config: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """Returns the file with Ray's defaults, or None and why Ray refuses it."""
+    from ray.autoscaler._private.util import (  # noqa: PLC0415 (a second)
+        prepare_config,
+        validate_config,
+    )
+
+    said = io.StringIO()
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            prepared: dict[str, Any] = prepare_config(config)
+            validate_config(prepared)
+    except Exception as error:
+        return None, f"Ray refuses it: {short(str(error) or type(error).__name__, 200)}"
+    finally:
+        logging.disable(disabled)
+    return prepared, ""
+
+
+def _workers(config: dict[str, Any], prepared: dict[str, Any]) -> Iterator[str]:
+    """Yields numbers of workers that Ray would change without a word."""
+    for name, node in prepared["available_node_types"].items():
+        low, high = node.get("min_workers", 0), node["max_workers"]
+        if name != prepared["head_node_type"] and low > high:
+            where = f"available_node_types.{name}.min_workers={low}"
+            yield f"{where}: more than its max_workers={high}"
+    machines = config["provider"].get("worker_ips")
+    if machines is None:
+        return
+    for name in ("min_workers", "max_workers"):
+        if config.get(name, 0) > len(machines):
+            yield f"{name}={config[name]}: provider.worker_ips has {len(machines)}"
+    every = [config["provider"].get("head_ip"), *machines]
+    for address in dict.fromkeys(every):
+        if every.count(address) > 1:
+            yield f"provider.worker_ips: {address} is named twice; each machine runs one node"
+
+
+def _described(prepared: dict[str, Any]) -> str:
+    """Returns a line such as ``aws, one head and 0 to 8 workers``."""
+    types = prepared["available_node_types"].values()
+    low, high = sum(node.get("min_workers", 0) for node in types), prepared["max_workers"]
+    workers = f"{high}" if low == high else f"{low} to {high}"
+    return f"{prepared['provider']['type']}, one head and {workers} workers"

@@ -1,4 +1,4 @@
-"""Who can reach a cluster: dashboards, security groups, the token; secrets in the file itself."""
+"""Checks who can reach a cluster: dashboards, security groups, the token, secrets in the file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-START = ("head_start_ray_commands", "worker_start_ray_commands")
+_START = ("head_start_ray_commands", "worker_start_ray_commands")
 _TOKEN_FILE = ".ray/auth_token"
 _DASHBOARD = re.compile(r"--dashboard-host[= ]+(\S+)")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _WORLD = {"0.0.0.0/0", "::/0"}
+# With one of these the launcher makes no group of its own, which opens SSH to the world.
+_NAMES_A_GROUP = {"SecurityGroupIds", "NetworkInterfaces", "LaunchTemplate"}
 _SECRETS = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
     "an access key of AWS": re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"),
@@ -25,14 +27,42 @@ _SECRET_FIELD = re.compile(r"(?i)(secret|passw(or)?d|session_token|api_?key|^cre
 
 
 def mistakes(config: dict[str, Any], allow_open: bool) -> Iterator[str]:
-    """Yields a line for each way in that is left open; the world's only if not asked for."""
-    for field in START:
-        yield from _start(field, config.get(field))
-        if not allow_open:
-            yield from _dashboards(field, config.get(field) or [])
+    """Yields a line for each way in that is open.
+
+    Args:
+        config: the file, which fits Ray's schema.
+        allow_open: accept dashboards and security groups that are open to the world.
+    """
+    for field in _START:
+        if field not in config:
+            yield f"{field}: missing; Ray's own starts without a token"
+        for command in config.get(field, []):
+            if "ray start" in command and "RAY_AUTH_MODE=token" not in command:
+                yield f"{field}: 'ray start' without RAY_AUTH_MODE=token runs anyone's code"
+            open_hosts = [h for h in _DASHBOARD.findall(command) if h not in _LOOPBACK]
+            for host in () if allow_open else open_hosts:
+                yield (
+                    f"{field}: --dashboard-host={host}: open to whoever reaches the head; write "
+                    "127.0.0.1 and use `ray dashboard`, or pass --allow-open"
+                )
     yield from _token(config.get("file_mounts", {}))
     if not allow_open:
         yield from _groups(config)
+
+
+def readable_by_others(path: Path) -> bool:
+    """Returns whether anybody but its owner may read or write a file."""
+    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def secrets(config: dict[str, Any]) -> Iterator[str]:
+    """Yields a line for each value that looks like a secret, without the value."""
+    for where, text in _texts(config, ""):
+        names = [name for name, pattern in _SECRETS.items() if pattern.search(text)]
+        if not names and _SECRET_FIELD.search(where.rpartition(".")[2]):
+            names = ["a secret"]
+        if names:
+            yield f"{where}: looks like {names[0]}; keep it in a file outside the checkout"
 
 
 def _token(mounts: dict[str, Any]) -> Iterator[str]:
@@ -46,29 +76,6 @@ def _token(mounts: dict[str, Any]) -> Iterator[str]:
             yield f"file_mounts: {source} has mode {mode:o}: others may read the token; chmod 600"
 
 
-def readable_by_others(path: Path) -> bool:
-    """Whether anybody but its owner may read or write a file."""
-    return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
-
-
-def _start(field: str, commands: list[str] | None) -> Iterator[str]:
-    if commands is None:
-        yield f"{field}: missing; Ray's own starts without a token"
-    for command in commands or []:
-        if "ray start" in command and "RAY_AUTH_MODE=token" not in command:
-            yield f"{field}: 'ray start' without RAY_AUTH_MODE=token runs anyone's code"
-
-
-def _dashboards(field: str, commands: list[str]) -> Iterator[str]:
-    for command in commands:
-        for host in _DASHBOARD.findall(command):
-            if host not in _LOOPBACK:
-                yield (
-                    f"{field}: --dashboard-host={host}: open to whoever reaches the head; write "
-                    "127.0.0.1 and use `ray dashboard`, or pass --allow-open"
-                )
-
-
 def _groups(config: dict[str, Any]) -> Iterator[str]:
     provider = config["provider"]
     for where, text in _texts(provider.get("security_group"), "provider.security_group"):
@@ -77,33 +84,19 @@ def _groups(config: dict[str, Any]) -> Iterator[str]:
                 f"{where}={text}: the whole internet; name a range such as 203.0.113.7/32, or "
                 "pass --allow-open"
             )
-    if provider["type"] != "aws":
-        return
-    for name, kind in config.get("available_node_types", {}).items():
-        own = {"SecurityGroupIds", "NetworkInterfaces", "LaunchTemplate"}
-        if not own & kind.get("node_config", {}).keys():
+    node_types = config["available_node_types"] if provider["type"] == "aws" else {}
+    for name, node_type in node_types.items():
+        if not _NAMES_A_GROUP & node_type.get("node_config", {}).keys():
             yield (
                 f"available_node_types.{name}.node_config.SecurityGroupIds: missing; the "
                 "launcher's own group opens SSH to 0.0.0.0/0. Name a group, or pass --allow-open"
             )
 
 
-def secrets(config: dict[str, Any]) -> Iterator[str]:
-    """Yields a line for each value that looks like a secret, without the value."""
-    for where, text in _texts(config, ""):
-        kinds = [kind for kind, pattern in _SECRETS.items() if pattern.search(text)]
-        if not kinds and _SECRET_FIELD.search(where.rpartition(".")[2]):
-            kinds = ["a secret"]
-        if kinds:
-            yield f"{where}: looks like {kinds[0]}; keep it in a file outside the checkout"
-
-
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _texts(inner, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _texts(inner, f"{where}.{number}")
-    elif isinstance(value, str):
+    """Yields every text in nested fields, after the path that leads to it."""
+    if isinstance(value, str):
         yield where, value
+    items = value.items() if isinstance(value, dict) else ()
+    for key, inner in enumerate(value) if isinstance(value, list) else items:
+        yield from _texts(inner, f"{where}.{key}" if where else str(key))

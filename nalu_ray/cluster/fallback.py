@@ -1,7 +1,7 @@
-"""What Ray's autoscaler calls on the head to choose between node types that suit alike.
+"""Chooses between node types that suit alike; Ray's autoscaler calls it on the head.
 
-Ray notes which types the cloud could not start, and then does not look at the notes: when there is
-no spot instance, it asks for one again for ever. ``RAY_AUTOSCALER_UTILIZATION_SCORER`` names this
+Ray notes which types the cloud could not start, but does not read its notes: when there is no spot
+instance, it asks for one for ever. ``RAY_AUTOSCALER_UTILIZATION_SCORER`` names this
 function instead of Ray's.
 """
 
@@ -19,13 +19,13 @@ def prefer_available(
     *,
     node_availability_summary: Any,
 ) -> tuple[Any, ...] | None:
-    """Returns Ray's own score with, before all else, whether the type could be had of late.
+    """Returns Ray's own score, preceded by whether the type was available lately.
 
     Args:
-        node_resources: what a node of the type has.
-        resources: what is asked for.
-        node_type: the type's name.
-        node_availability_summary: the launches of the last half hour.
+        node_resources: resources of a node of this type.
+        resources: resources that the waiting trials ask for.
+        node_type: name of the type.
+        node_availability_summary: launches of the last half hour.
     """
     score = resource_demand_scheduler._default_utilization_scorer(
         node_resources,

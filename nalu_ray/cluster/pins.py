@@ -1,4 +1,4 @@
-"""The versions that a cluster file installs, held against those that the project asks for."""
+"""Compares the versions that a cluster file installs with those that the project requires."""
 
 from __future__ import annotations
 
@@ -26,35 +26,37 @@ _PYTHON = re.compile(r"--python[= ](\d[\w.]*)|\bpython(\d\.\d[\w.]*)(?= -m venv)
 
 
 def mistakes(config: dict[str, Any]) -> Iterator[str]:
-    """Yields a line for each version that is not fixed, or not one of the project's."""
+    """Yields a line for each version that is not exact, or that the project does not allow."""
     yield from _unchecked(config)
-    found = _versions(config)
+    written_versions = _versions(config)
     for name, allowed in wanted().items():
-        here = _here(name)
-        if not found[name]:
+        here = _installed_here(name)
+        versions = written_versions[name]
+        if not versions:
             asks = f"{PROJECT} asks for {name}{allowed}, such as {here}"
             yield f"{FIELD}: {name} is not pinned; {asks}"
-        if len(set(found[name])) > 1:
-            yield f"{FIELD}: two versions of {name}: {', '.join(found[name])}"
-        for written in dict.fromkeys(found[name]):
+        if len(set(versions)) > 1:
+            yield f"{FIELD}: two versions of {name}: {', '.join(versions)}"
+        for written in dict.fromkeys(versions):
             version = written.removeprefix("==")
             if not re.fullmatch(r"\d+(\.\d+)+", version):
                 yield f"{FIELD}: {name}{written}: not an exact version, such as {name}=={here}"
             elif not allowed.contains(Version(version)):
                 yield f"{FIELD}: {name}{written}: {PROJECT} asks for {name}{allowed}"
-    targets = config.get("file_mounts", {})
-    if not any(_installs(word, targets) for words in _installing(config) for word in words):
+    targets = [f"{target}/" for target in config.get("file_mounts", {})]
+    words = {f"{word.rstrip('/')}/" for words in _installing(config) for word in words}
+    if not any(target.startswith(word) for target in targets for word in words):
         yield f"{FIELD}: nothing installs the project from file_mounts, such as -e ~/nalu-ray"
 
 
 def describe(config: dict[str, Any]) -> str:
     """Returns a line such as ``python 3.11.7, ray 2.60.0, torch 2.14.1``."""
-    versions = _versions(config).items()
-    return ", ".join(f"{name} {''.join(found[:1]).removeprefix('==')}" for name, found in versions)
+    firsts = {name: "".join(versions[:1]) for name, versions in _versions(config).items()}
+    return ", ".join(f"{name} {first.removeprefix('==')}" for name, first in firsts.items())
 
 
 def wanted() -> dict[str, SpecifierSet]:
-    """Returns what the installed project asks for."""
+    """Returns the versions that the installed project requires, by name."""
     about = metadata.metadata(PROJECT)
     needs = map(Requirement, metadata.requires(PROJECT) or [])
     named = {need.name: need.specifier for need in needs if need.marker is None}
@@ -64,16 +66,16 @@ def wanted() -> dict[str, SpecifierSet]:
     }
 
 
-def _here(name: str) -> str:
+def _installed_here(name: str) -> str:
     installed = platform.python_version() if name == "python" else metadata.version(name)
     return Version(installed).public
 
 
 def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
-    """Returns for each name what is written after it, such as ``==2.60.0``."""
-    found: dict[str, list[str]] = {"python": [], **{name: [] for name in PINNED}}
+    """Returns what the commands pin, by name: such as ``["==2.60.0"]``."""
+    versions: dict[str, list[str]] = {"python": [], **{name: [] for name in PINNED}}
     for command in config.get(FIELD, []):
-        found["python"] += ["==" + "".join(groups) for groups in _PYTHON.findall(command)]
+        versions["python"] += ["==" + "".join(groups) for groups in _PYTHON.findall(command)]
     for words in _installing(config):
         for word in words:
             try:
@@ -81,16 +83,16 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
             except InvalidRequirement:
                 continue
             if need.name in PINNED:
-                found[need.name].append(str(need.specifier))
+                versions[need.name].append(str(need.specifier))
         for _, text in _locks(words, config):
             for name, version in _LOCKED.findall(text or ""):
                 if name in PINNED:
-                    found[name].append(version)
-    return found
+                    versions[name].append(version)
+    return versions
 
 
 def _unchecked(config: dict[str, Any]) -> Iterator[str]:
-    """Yields a line for each thing that is installed as somebody else has it that day."""
+    """Yields a line for each download that no checksum guards."""
     for field in (FIELD, HEAD_FIELD):
         for command in config.get(field, []):
             if piped := _PIPED.search(command):
@@ -104,14 +106,14 @@ def _unchecked(config: dict[str, Any]) -> Iterator[str]:
 
 
 def _locks(words: list[str], config: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Yields each ``-r FILE`` of a command and the file's text here, where `ray up` reads it."""
+    """Yields each ``-r FILE`` of a command, and the file's text on this machine."""
     for flag, path in itertools.pairwise(words):
         if flag in ("-r", "--requirement"):
             yield path, _text(path, config.get("file_mounts", {}))
 
 
 def _text(path: str, mounts: dict[str, Any]) -> str | None:
-    """Returns the text of what a path on the nodes is a copy of; none where it is of nothing."""
+    """Returns the text of the local file that a path on the nodes is a copy of, or None."""
     for target, source in mounts.items():
         inside = path.removeprefix(str(target).rstrip("/"))
         if inside != path and inside[:1] in ("", "/"):
@@ -132,7 +134,3 @@ def _installing(config: dict[str, Any]) -> Iterator[list[str]]:
                     yield shlex.split(rest)
                 except ValueError:  # quotes that do not match
                     yield rest.split()
-
-
-def _installs(word: str, targets: dict[str, Any]) -> bool:
-    return any(f"{target}/".startswith(word.rstrip("/") + "/") for target in targets)

@@ -201,5 +201,5 @@ def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[str,
 
 def console(stderr: bool = False) -> Console:
     """Returns a console that neither wraps nor colours where no one is looking."""
-    found = Console(stderr=stderr, highlight=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=120)
+    screen = Console(stderr=stderr, highlight=False)
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=120)

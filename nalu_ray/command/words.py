@@ -169,17 +169,17 @@ def terminable() -> Iterator[None]:
 
 def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Reads ``key=value`` words; returns them, and a line for each that is wrong."""
-    found: dict[str, str] = {}
+    given: dict[str, str] = {}
     mistakes = []
     for word in words:
         key, sign, value = word.partition("=")
         if not (key and sign and value):
             mistakes.append(f"'{short(word)}': expected key=value, such as seeds=10")
-        elif key in found:
+        elif key in given:
             mistakes.append(f"{key} is given twice; for several values write {key}={value},...")
         else:
-            found[key] = value
-    return found, mistakes
+            given[key] = value
+    return given, mistakes
 
 
 @dataclass

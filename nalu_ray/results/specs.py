@@ -2,7 +2,7 @@
 
 The specifications travel with the stored rows as JSON, so that a table is rebuilt anywhere, without
 the task's code, torch or Ray. Captions and labels name fields of the settings in braces, and
-:mod:`nalu_ray.results.analysis.wording` writes the rows' values there.
+:mod:`nalu_ray.results.analysis.text` writes the rows' values there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Spec(BaseModel):
 
 
 class Selection(_Spec):
-    """How one logged step of one seed of one setting is chosen. Never by an extrapolation split."""
+    """How one logged step of one seed of one setting is chosen; never by an extrapolation split."""
 
     metric: str = "mse"
     split: Literal["interpolation", "validation", "train"] = "interpolation"
@@ -124,7 +124,7 @@ class TableSpec(_Spec):
     doubtful: tuple[tuple[str, str], ...] = Field(
         (), description="row and printed column of published values that are marked"
     )
-    doubt: str = Field("", description="what the mark says")
+    doubt: str = Field("", description="what the mark means")
     paired_with: str | None = Field(
         None, description="model that the others are compared with seed by seed, if stored"
     )
@@ -135,7 +135,7 @@ class TableSpec(_Spec):
         {}, description="setting's field -> the paper's value: the caption names what differs"
     )
     problem: tuple[str, ...] = Field(
-        (), description="setting fields that define the data: one table a combination of values"
+        (), description="setting fields that define the data: one table per combination of values"
     )
     budget: tuple[str, ...] = Field(
         BUDGET,
@@ -158,7 +158,7 @@ class TableSpec(_Spec):
 
 
 class FigureSpec(_Spec):
-    """A curve with a band for each line, in one panel or one a value of ``panels``."""
+    """A curve with a band for each line, in one panel or in one per value of ``panels``."""
 
     name: str
     number: str | None = None
@@ -174,7 +174,9 @@ class FigureSpec(_Spec):
         "two standard deviations over seeds to each side",
     )
     relative_to: str | None = None
-    selection: Selection = Field(Selection(), description="picks one setting a line, by its median")
+    selection: Selection = Field(
+        Selection(), description="picks one setting per line, by its median"
+    )
     shade: tuple[float, float] | str | None = Field(
         None,
         description="training range on the x axis, or the setting's field that holds it, or its "
@@ -192,13 +194,13 @@ class FigureSpec(_Spec):
         {}, description="setting's field -> the paper's value: the caption names what differs"
     )
     problem: tuple[str, ...] = Field(
-        (), description="setting fields that define the data: one figure a combination of values"
+        (), description="setting fields that define the data: one figure per combination of values"
     )
     budget: tuple[str, ...] = Field(BUDGET, description="as of a table")
 
 
 class TaskSpecs(_Spec):
-    """What the store keeps beside a task's rows: enough to print everything again."""
+    """What the store keeps beside a task's rows, enough to print its tables and figures again."""
 
     task: str
     title: str
@@ -221,7 +223,7 @@ class TaskSpecs(_Spec):
         """Reads what the store kept.
 
         Raises:
-            ValueError: it is none, or a text in it has control characters.
+            ValueError: it is not a specification, or a text in it has control characters.
         """
         specs = cls.model_validate_json(data)
         for text in _texts(specs.model_dump()):

@@ -21,25 +21,25 @@ def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, 
     if shipped is None:
         return {point.setting.id: {} for point in points}
     known: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    found = {}
+    changed = {}
     for point in points:
         axes = tuple(getattr(point.setting, axis) for axis in task.axes)
         if axes not in known:
             known[axes] = _expected(task, shipped, axes)
-        found[point.setting.id] = _nearest(point.values, known[axes])
-    return found
+        changed[point.setting.id] = _nearest(point.values, known[axes])
+    return changed
 
 
 def members(task: Task[Any]) -> dict[str, tuple[str, ...]]:
     """Returns the ids of the settings of each shipped preset; of those that can be expanded."""
-    found = {}
+    ids = {}
     for name, preset in _shipped(task).items():
         try:
             points = expand(preset, task.setting_type, {})
         except ConfigError:
             continue
-        found[name] = tuple(point.setting.id for point in points)
-    return found
+        ids[name] = tuple(point.setting.id for point in points)
+    return ids
 
 
 def _shipped(task: Task[Any]) -> dict[str, Preset]:

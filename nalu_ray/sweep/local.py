@@ -17,9 +17,9 @@ def run_local(plan: Plan, board: Board, store: Store, fail_fast: bool = False) -
 
     Args:
         plan: what to run.
-        board: what is told how far it is.
-        store: where the rows go; a file marks it until the end, by which each trial knows it.
-        fail_fast: stop after the first trial with a seed that failed.
+        board: shows the progress.
+        store: where the rows go; until the end a marker file in it lets each trial recognise it.
+        fail_fast: stop after the first trial with a failed seed.
 
     Raises:
         StoppedError: the rows cannot be written.

@@ -34,7 +34,12 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Node:
-    """One machine: CPUs, GPUs and bytes of memory that trials may use."""
+    """One machine: what trials may use of it.
+
+    Attributes:
+        cpus, gpus: number of each.
+        memory: bytes.
+    """
 
     cpus: float
     gpus: float = 0.0
@@ -43,7 +48,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Every node that trials can be placed on. ``known`` is false for a cluster not yet asked."""
+    """Every node that trials can be placed on.
+
+    Attributes:
+        name: for messages, such as ``this machine``.
+        nodes: the machines.
+        known: false for a cluster that is not connected yet.
+    """
 
     name: str
     nodes: tuple[Node, ...] = ()
@@ -59,7 +70,11 @@ class Capacity:
 
 
 def this_machine(gpus: bool) -> Capacity:
-    """Returns the CPUs, free memory and, where asked for, GPUs that this process may use."""
+    """Returns what this process may use, within the limits of its container.
+
+    Args:
+        gpus: count GPUs too, which loads torch.
+    """
     node = Node(cpus=_cpus(), gpus=_gpus() if gpus else 0, memory=_memory())
     return Capacity("this machine", (node,))
 
@@ -137,18 +152,23 @@ def check_node(out: str, mark: str, code: str) -> None:
 
 
 def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
-    """Returns how many trials of so many bytes run at a time.
+    """Returns how many trials run at a time.
+
+    Args:
+        capacity: the nodes; an unknown cluster counts as one slot.
+        resources: what a trial reserves beside memory.
+        memory: bytes that a trial reserves; 0 to leave memory out.
 
     Raises:
-        ConfigError: not even one, with the arithmetic.
+        ConfigError: not even one trial fits; the message has the arithmetic.
     """
     most = resources.max_concurrent or math.inf
     if not capacity.known:
         return int(min(most, 1))
-    found = sum(_slots_of(node, resources, memory) for node in capacity.nodes)
-    if found == 0:
+    trials = sum(_slots_of(node, resources, memory) for node in capacity.nodes)
+    if trials == 0:
         raise ConfigError([_too_much(capacity, resources, memory)])
-    return int(min(found, most))
+    return int(min(trials, most))
 
 
 def widest(resources: Resources) -> int:
@@ -174,9 +194,14 @@ def crowded(resources: Resources, capacity: Capacity) -> Resources:
 
 
 def shared(resources: Resources, taken: int, total: int) -> Resources:
-    """Returns a share that so many bytes fit in, of a GPU of so many; no smaller than it was.
+    """Returns the resources with a share of a GPU that a measured trial fits in.
 
-    Blocks stay as large as they were measured.
+    The share is no smaller than before, and blocks stay as large as they were measured.
+
+    Args:
+        resources: what the measured trial reserved.
+        taken: bytes of GPU memory that it took.
+        total: bytes that the GPU has.
     """
     fitting = int(FOR_BLOCKS * total / taken)
     most = max(1, min(round(1 / resources.gpus), fitting))
@@ -185,39 +210,45 @@ def shared(resources: Resources, taken: int, total: int) -> Resources:
 
 
 def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
-    """Returns the bytes that a trial may take where every node is full of trials."""
+    """Returns the bytes that a trial may take on a node full of trials; infinite without nodes."""
     shares = []
     for node in capacity.nodes:
-        found = _slots_of(node, resources, 0)
-        if found:
-            shares.append(node.memory / min(found, resources.max_concurrent or found))
+        trials = _slots_of(node, resources, 0)
+        if trials:
+            shares.append(node.memory / min(trials, resources.max_concurrent or trials))
     return min(shares, default=math.inf)
 
 
 def fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
-    """Returns a block's width, halved until its trial takes no more than its share of memory."""
+    """Returns the number of seeds per trial, halved until the trial fits its share of memory.
+
+    Args:
+        task, point: what the trial runs.
+        width: seeds wanted per trial.
+        share: bytes that the trial may take.
+    """
     while width > 1 and need(task, point, width) > share:
         width = math.ceil(width / 2)
     return width
 
 
 def need(task: Task[Any], point: Point, seeds: int) -> int:
-    """Returns the bytes of a trial with so many seeds."""
+    """Returns the bytes that a trial with a number of seeds takes, its worker included."""
     return WORKER_BYTES + size(task, point.setting, seeds)
 
 
 def size(task: Task[Any], setting: Setting, seeds: int) -> int:
-    """Returns the bytes that so many seeds of a setting hold at their peak."""
+    """Returns the bytes that a number of seeds hold at their peak, without the worker."""
     return task.memory(setting, seeds) + task.trained(setting, seeds)
 
 
 def _slots_of(node: Node, resources: Resources, memory: int) -> int:
-    found = node.cpus / resources.cpus_per_trial
+    trials = node.cpus / resources.cpus_per_trial
     if resources.gpus:
-        found = min(found, node.gpus / resources.gpus)
+        trials = min(trials, node.gpus / resources.gpus)
     if memory:
-        found = min(found, node.memory / memory)
-    return int(found + 1e-9)
+        trials = min(trials, node.memory / memory)
+    return int(trials + 1e-9)
 
 
 def _too_much(capacity: Capacity, resources: Resources, memory: int) -> str:

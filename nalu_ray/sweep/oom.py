@@ -35,8 +35,8 @@ def taken(text: str, label: str) -> int | None:
         label: the task's name.
     """
     lines = [line for line in text.splitlines() if f"task name={label}, " in line]
-    found = [_TAKEN.search(line) for line in lines if line.startswith(_STOPPED)]
-    return max((int(float(one[1]) * GIB) for one in found if one), default=None)
+    amounts = [_TAKEN.search(line) for line in lines if line.startswith(_STOPPED)]
+    return max((int(float(amount[1]) * GIB) for amount in amounts if amount), default=None)
 
 
 def reason(spec: TrialSpec, error: BaseException | None) -> str | None:

@@ -49,7 +49,7 @@ class Plan:
         other_code, unknown_code: seeds among those that other code ran, or code that is not known.
         anew: setting and seed of those that run again for that.
         codes: setting id -> digest of the source as it is here, of the settings that have rows.
-        seconds: estimate of the whole.
+        seconds: estimated duration of all trials.
         labels: setting id -> name, for every setting asked for.
     """
 
@@ -80,9 +80,9 @@ class Plan:
     def describe_code(self) -> list[str]:
         """Returns a line that says how many stored seeds are not of this code; none if all are."""
         kinds = {"other code": self.other_code, "unknown code": self.unknown_code}
-        told = [f"{count:,} by {kind}" for kind, count in kinds.items() if count]
+        counts = [f"{count:,} by {kind}" for kind, count in kinds.items() if count]
         again = [f"{len(self.anew):,} by other code are rerun"] if self.anew else []
-        left = [f"of the stored seeds, {', '.join(told)} (--rerun reruns them)"] if told else []
+        left = [f"of the stored seeds, {', '.join(counts)} (--rerun reruns them)"] if counts else []
         return again + left
 
     def still_old(self, outcome: Outcome) -> bool:
@@ -119,8 +119,15 @@ def make_plan(
 ) -> Plan:
     """Returns the plan.
 
+    Args:
+        task: whose settings they are.
+        points: settings with the seeds asked for.
+        stored: outcome of each stored seed, by setting id and seed.
+        job: what the command line asked for beside the points.
+        capacity: what there is to run on.
+
     Raises:
-        ConfigError: a trial could never be placed, with the arithmetic.
+        ConfigError: a trial fits on no node; the message has the arithmetic.
     """
     others = _of_other_code(points, stored, job.codes)
     anew = frozenset(others if job.rerun else ())
@@ -140,8 +147,8 @@ def make_plan(
         seeds = sorted(set(missing[sid]).difference(*begun))
         width = min(widest(job.resources), math.ceil(len(seeds) / pieces), most)
         width = fitting(task, point, width, share)
-        found = [*begun, *(blocks(seeds, width) if seeds else [])]
-        trials += [_spec(task, point, block, labels[sid], job) for block in found]
+        dealt = [*begun, *(blocks(seeds, width) if seeds else [])]
+        trials += [_spec(task, point, block, labels[sid], job) for block in dealt]
     memory = max((trial.memory for trial in trials), default=0)
     # one size for all, so that a worker that is done takes whichever trial is next
     sized = [trial.model_copy(update={"memory": memory}) for trial in trials]
@@ -208,8 +215,8 @@ def _of_other_code(
 
 
 def _counts(others: Sequence[Outcome], job: Job) -> dict[str, int]:
-    left = [one for one in others if one.ok or not job.rerun_failed]
-    unknown = sum(one.code is None for one in left)
+    left = [outcome for outcome in others if outcome.ok or not job.rerun_failed]
+    unknown = sum(outcome.code is None for outcome in left)
     return {"other_code": len(left) - unknown, "unknown_code": unknown}
 
 
@@ -243,10 +250,10 @@ def _labels(task: Task[Any], points: Sequence[Point]) -> dict[str, str]:
     for point in points:
         namesakes.setdefault(task.label(point.setting), {})[point.setting.id] = point.values
     labels = {}
-    for label, found in namesakes.items():
-        first, *others = found.values()
+    for label, settings in namesakes.items():
+        first, *others = settings.values()
         varying = [name for name in first if any(other[name] != first[name] for other in others)]
-        for sid, values in found.items():
+        for sid, values in settings.items():
             labels[sid] = " ".join([label, *(f"{name}={values[name]}" for name in varying)])
     return labels
 

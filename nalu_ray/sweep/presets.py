@@ -55,15 +55,15 @@ class Resources(StrictModel):
             return value
         try:
             check_plain(value, float)
-            found = float(value)
-            parts = 1 / found if 0 < found < 1 else 0.0
+            number = float(value)
+            parts = 1 / number if 0 < number < 1 else 0.0
             part = round(parts) > 1 and abs(parts - round(parts)) <= _ROUNDING
-            fills = part or (found >= 0 and found.is_integer())
+            fills = part or (number >= 0 and number.is_integer())
         except (TypeError, ValueError, OverflowError):
             fills = False
         if not fills:
             raise ValueError("a whole number of GPUs, 1/n of one such as 0.5 or 0.25, or auto")
-        return found
+        return number
 
     @property
     def gpus(self) -> float:
@@ -169,14 +169,14 @@ def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
     parts = value.removesuffix(",").split(",") if isinstance(value, str) else value
     alone = isinstance(parts, int) or (isinstance(value, str) and "," not in value)
     numbers = [_whole(part) for part in ([parts] if isinstance(parts, int) else parts)]
-    told = f"seeds={shown(value)}"
+    written = f"seeds={shown(value)}"
     if alone and numbers[0] > MOST_SEEDS:
         raise ConfigError([_too_many_seeds(value, numbers[0])])
     if max(numbers, default=0) > LARGEST:
-        raise ConfigError([f"{told}: a seed is at most 2^63 - 1, which is {LARGEST}"])
+        raise ConfigError([f"{written}: a seed is at most 2^63 - 1, which is {LARGEST}"])
     seeds = _first(numbers[0]) if alone else tuple(numbers)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise ConfigError([f"{told}: a count of 1 or more, or a list such as 3,7"])
+        raise ConfigError([f"{written}: a count of 1 or more, or a list such as 3,7"])
     return seeds
 
 

@@ -23,10 +23,10 @@ class Board:
     """Counts what trials report and shows it.
 
     Args:
-        console: where to; a terminal gets a live line, anything else a line every ten seconds.
-        plan: what is going to run.
-        quiet: show failures and warnings only.
-        clock: seconds from anywhere.
+        console: a terminal gets a live line, anything else a line every ten seconds.
+        plan: the trials to come.
+        quiet: show only failures and warnings.
+        clock: returns seconds since any fixed time.
     """
 
     def __init__(

@@ -27,12 +27,12 @@ def provenance() -> dict[str, Any]:
 
     ``dirty`` is of the source alone; ``no_commit`` says why there is no commit.
     """
-    found = checkout(HERE)
+    source = checkout(HERE)
     return {
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
-        "commit": found.commit,
-        "dirty": found.dirty,
-        "no_commit": found.reason,
+        "commit": source.commit,
+        "dirty": source.dirty,
+        "no_commit": source.reason,
         "hardware": {
             "machine": platform.machine(),
             "processor": _processor(),

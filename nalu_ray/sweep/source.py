@@ -41,7 +41,7 @@ def modules(roots: Iterable[str]) -> dict[str, str]:
     """Returns the digest of each module that is reached from some, those included, by name."""
     # of a package of somebody else's, all that is reached counts
     parts = (*PARTS, *{name.partition(".")[0] for name in roots} - {"nalu_ray"})
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     seen, waiting = set(), list(roots)
     while waiting:
         name = waiting.pop()
@@ -49,9 +49,9 @@ def modules(roots: Iterable[str]) -> dict[str, str]:
             continue
         seen.add(name)
         digest, imported = _read(name)
-        found |= {name: digest} if digest else {}
+        digests |= {name: digest} if digest else {}
         waiting += [other for other in imported if _within(other, parts)]
-    return found
+    return digests
 
 
 @functools.cache

@@ -46,8 +46,8 @@ class Trial:
 
     Args:
         spec: what to run.
-        report_seconds: least time between two reports.
-        state_seconds: least time between two states.
+        report_seconds: least number of seconds between two reports.
+        state_seconds: least number of seconds between two saved states.
     """
 
     def __init__(
@@ -268,11 +268,11 @@ class Trial:
         self.store.write(plain["setting"], key, rows, manifest, beside, known=known, about=about)
 
     def _provenance(self) -> dict[str, Any]:
-        found = provenance()
+        local = provenance()
         # a node of a cluster holds the code without its history
-        if found["commit"] is not None or self.spec.commit is None:
-            return found
-        return {**found, "commit": self.spec.commit, "no_commit": None}
+        if local["commit"] is not None or self.spec.commit is None:
+            return local
+        return {**local, "commit": self.spec.commit, "no_commit": None}
 
 
 def failed_rows(

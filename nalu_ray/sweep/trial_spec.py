@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
@@ -91,7 +91,12 @@ class TrialSpec(BaseModel):
     @property
     def key(self) -> str:
         """A name for this setting with these seeds: where its unfinished state is kept."""
-        return f"{self.setting_id}-{hashlib.sha256(repr(self.seeds).encode()).hexdigest()[:16]}"
+        return state_key(self.setting_id, self.seeds)
+
+
+def state_key(setting_id: str, seeds: tuple[int, ...]) -> str:
+    """Returns the name under which the state of a setting with these seeds is kept."""
+    return f"{setting_id}-{hashlib.sha256(repr(seeds).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
@@ -114,3 +119,15 @@ class Report:
     done: bool = False
     failed: Mapping[int, str] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Returns it as a result of Tune's: loggers take lists and names, no numbers as keys."""
+        lists = {"failed": sorted(self.failed.items()), "messages": list(self.messages)}
+        return {**vars(self), "shown": dict(self.shown), **lists}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any]) -> Report:
+        """Returns the report that a result of Tune's was made from."""
+        values = {field.name: result[field.name] for field in fields(cls)}
+        failed, messages = dict(values["failed"]), tuple(values["messages"])
+        return cls(**{**values, "failed": failed, "messages": messages})

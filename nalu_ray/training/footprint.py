@@ -23,9 +23,18 @@ def parameters(task: str, setting_id: str, build: Callable[[], nn.Module]) -> in
     """Returns the number of trained parameters per seed; builds each setting once, on meta."""
     key = task, setting_id
     if key not in _counted:
-        with torch.device("meta"):
-            _counted[key] = sum(part.numel() for part in build().parameters())
+        _counted[key] = sum(part.numel() for part in without_memory(build).parameters())
     return _counted[key]
+
+
+def without_memory(build: Callable[[], nn.Module]) -> nn.Module:
+    """Builds a network on the meta device, or on the CPU if its constructor reads its numbers."""
+    try:
+        with torch.device("meta"):
+            return build()
+    except (NotImplementedError, RuntimeError, TypeError):
+        with torch.random.fork_rng(devices=[]):
+            return build()
 
 
 def trained(count: int, optimiser: OptimiserName, seeds: int) -> int:

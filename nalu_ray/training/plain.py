@@ -136,6 +136,8 @@ def misfit(network: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> str
     for name, tensor in weights.items():
         if name not in wanted:
             return f"weights {name!r} belong to another network"
+        if tensor.is_meta or tensor.layout != torch.strided:
+            return f"weights {name} without numbers, or with some left out"
         if tensor.shape != wanted[name].shape:
             shapes = f"{list(tensor.shape)} instead of {list(wanted[name].shape)}"
             return f"weights {name} of shape {shapes}"

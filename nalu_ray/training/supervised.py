@@ -57,8 +57,7 @@ class SupervisedTask(Task[S]):
         Raises:
             TypeError, ValueError: if either fails; the message says why.
         """
-        with torch.device("meta"):
-            network = self.build(setting)
+        network = footprint.without_memory(lambda: self.build(setting))
         rehearse(self, setting, network)
 
     def example(self, setting: S, streams: Streams) -> Batch | None:

@@ -314,6 +314,8 @@ def table_of(store: Store, **changed: Any) -> pa.Table:
         ({"seed": 2.0**70}, ""),
         ({"seed": None}, "rows without seed"),
         ({f"field_{i}": 1 for i in range(5000)}, "columns, more than 500"),
+        ({"n" * 10_001: 1}, "a column's name: a text of 10,001 characters"),
+        ({"a\x1b[31m": 1}, "control characters"),
         ({"op": b"bytes"}, "column 'op' is of type binary"),
     ],
 )  # fmt: skip

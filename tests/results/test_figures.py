@@ -111,7 +111,7 @@ def test_a_seed_without_finite_values_is_left_out_of_a_mean_and_counted() -> Non
     median = only_curve(spec(statistic="median"), frame(three_seeds(), lost))
     assert median.middle.tolist() == [1.5, 7.0]  # an infinite fourth value at step 10
     drawn = figures.draw(spec(), frame(three_seeds(), lost))
-    assert "runs left out, not finite: 1" in drawn.get_suptitle().replace("\n", " ")
+    assert "runs left out because not finite: 1" in drawn.get_suptitle().replace("\n", " ")
 
 
 def test_a_line_shows_the_setting_that_interpolates_best() -> None:

@@ -88,7 +88,7 @@ def test_settings_that_differ_in_more_are_not_mixed() -> None:
 
 def test_mistakes_are_named() -> None:
     stored = rows({0: 5}, {1: 4})
-    with pytest.raises(ValueError, match="no seed that both have"):
+    with pytest.raises(ValueError, match="share no seed"):
         difference(stored)
     with pytest.raises(ValueError, match="mae of extrapolation was not logged"):
         difference(stored, measure=OUTER.model_copy(update={"metric": "mae"}))
@@ -126,7 +126,7 @@ def test_a_table_has_the_differences_to_one_model() -> None:
     place = plain.head.index("difference [95 %]")
     texts = {line[0]: line[place] for line in plain.lines}
     assert texts == {"Wx": "-15.0 [-20.0, -10.0]*", "NAC": "", "tanh": "", "tanh_bias": ""}
-    assert "difference: minus NAC, seed by seed" in statistics_note(table)
+    assert "difference: from NAC, seed by seed" in statistics_note(table)
     assert "difference_low" in tidy(table).splitlines()[0]
 
 

@@ -99,9 +99,7 @@ def test_smoke_stands_beside_nothing_and_says_that_it_is_no_result() -> None:
     assert value(smoke, "nalu") == pytest.approx(108.0)
     assert value(smoke, "nac") is None
     assert "Preset: laptop. " in whole(laptop)
-    assert "Preset: smoke (shows that everything runs; these numbers are no result)." in whole(
-        smoke
-    )
+    assert "Preset: smoke (shows that everything runs; not a result)." in whole(smoke)
     # smoke comes last even where it has more runs
     more = frame(smoke_then_laptop(), stored(SMOKE, "nac", 1.0, steps=20, seeds=30))
     assert [t.sweep.preset for t in build_each(SPEC, more) if t.sweep] == ["laptop", "smoke"]
@@ -195,9 +193,9 @@ def test_other_changes_are_chosen_among_and_named() -> None:
     (table,) = build_each(SPEC, rows)
     assert value(table, "nac") == 10
     assert table.cells["add", "nac", "extrapolation"].setting == "lr=0.2"
-    assert "Not the preset's in some cells: lr." in whole(table)
+    assert "Changed from the preset in some cells: lr." in whole(table)
     (plain,) = build_each(SPEC, rows[rows["lr"] == 0.1])
-    assert "Not the preset's" not in whole(plain)
+    assert "Changed from the preset" not in whole(plain)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "no json", "[" * 100_000, "3", None])
@@ -290,7 +288,7 @@ def test_100_is_the_random_model_of_the_cells_own_setting() -> None:
     assert (cell.reference, cell.setting) == (30.0, "hidden=64")
     lines = {line["column"]: line for line in csv.DictReader(io.StringIO(tidy(table)))}
     assert (lines["tanh"]["reference"], lines["relu6"]["reference"]) == ("30.0", "10.0")
-    assert "random_mse (median over the seeds of the cell's own setting)" in whole(table)
+    assert "random_mse (median over the seeds of the cell's setting)" in whole(table)
 
 
 def test_lines_of_a_figure_have_their_own_references_too() -> None:
@@ -435,7 +433,7 @@ def test_presets_have_files_of_their_own(store: Store, tmp_path: Path) -> None:
         for kind in kinds
     }
     assert text.index("Preset: laptop.") < text.index("Preset: smoke (")
-    assert "Stored too" not in text
+    assert "Also stored" not in text
     lines = csv.DictReader((tmp_path / "to" / "static" / "small_smoke.csv").open())
     assert {(line["preset"], line["preset_changes"]) for line in lines} == {("smoke", "")}
     loaded = Stored.load(store, "static")
@@ -444,7 +442,7 @@ def test_presets_have_files_of_their_own(store: Store, tmp_path: Path) -> None:
     assert labels == ["table:small-laptop", "table:small-smoke"]
     assert [d.caption for d in loaded.figures] == [
         "Learning. Preset: laptop.",
-        "Learning. Preset: smoke (shows that everything runs; these numbers are no result).",
+        "Learning. Preset: smoke (shows that everything runs; not a result).",
     ]
 
 
@@ -455,7 +453,7 @@ def test_of_what_was_asked_for_others_are_named(
     text, files = printed(store, tmp_path / "to", asked)
     assert {name.split("_")[1].split(".")[0] for name in files} == {"laptop"}
     assert "Preset: smoke" not in text
-    (command,) = re.findall(r"Stored too, not shown here: smoke\. (.*) shows all\.", text)
+    (command,) = re.findall(r"Also stored, not shown: smoke\. Show all: (.*)", text)
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "nalu_ray.report"]
     # the hint is a command that works

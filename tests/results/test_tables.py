@@ -674,8 +674,8 @@ def test_the_best_is_bold_in_the_terminal(full: dict[str, Table]) -> None:
 
 GOLDEN_MARKDOWN = """\
 **small.** Small. Ours: the run (seed and setting) selected by lowest interpolation mse, best \
-logged step; 3 seeds a cell. 100.0 is as bad as random\\_mse (median over the seeds of the cell's \
-own setting), 0.0 is perfect. Bold: best of ours, ties included. –: not run.
+logged step; 3 seeds per cell. 100 = as bad as random\\_mse (median over the seeds of the cell's \
+setting), 0 = perfect. Bold: best of ours, ties included. –: not run.
 
 *E*
 
@@ -721,9 +721,9 @@ def test_captions_say_what_must_be_known(full: dict[str, Table]) -> None:
     text = " ".join(captions(full["table_7"]))
     for part in (
         "lowest interpolation mse, best logged step",
-        "3 seeds a cell",
-        "100.0 is as bad as random_mse",
-        "0.0 is perfect",
+        "3 seeds per cell",
+        "100 = as bad as random_mse",
+        "0 = perfect",
         "In parentheses: table 7 of Trask et al. (2018)",
         "diverged or failed seed counts as infinite",
     ):

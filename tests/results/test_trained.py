@@ -30,6 +30,11 @@ def out(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_an_infinite_score_is_no_good_one(out: Path) -> None:
+    store(out, "0", {"kind": "v", "score": math.inf})
+    assert best(str(out), "task", KIND, {}, as_found).about["kind"] == "y"
+
+
 def as_found(found: Found) -> Found:
     return found
 

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 
 from nalu_ray import tune
 from nalu_ray.command.words import Exit
+from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep import local
 from nalu_ray.sweep.stdio import Stream, lasting
 from nalu_ray.sweep.trial import Trial
 from tests.conftest import PYTHONPATH
@@ -52,6 +55,22 @@ def shell(script: str) -> subprocess.CompletedProcess[str]:
         timeout=300,
         check=False,
     )
+
+
+def test_a_kill_between_rows_and_state_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dropped = states.drop
+    monkeypatch.setattr(states, "drop", lambda *_: None)
+    monkeypatch.setattr(local, "Trial", partial(Trial, report_seconds=0, state_seconds=0))
+    assert call(LINE, capsys)[0] == Exit.DONE
+    assert len(list(Path("results/.states/fake").glob("*.pt"))) == 3
+    monkeypatch.setattr(states, "drop", dropped)
+    states.save(Store("results"), "fake", "other", b"state", setting_id="x", seeds=(0, 9))
+    assert call(LINE, capsys)[0] == Exit.DONE
+    assert [path.name for path in Path("results/.states/fake").glob("*.pt")] == ["other.pt"]
+    assert outcomes() == {0: True, 1: True, 2: True}
 
 
 @pytest.mark.slow

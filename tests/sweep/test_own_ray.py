@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from nalu_ray.errors import ConfigError
-from nalu_ray.sweep.ray import cluster, own
+from nalu_ray.sweep.ray import cluster
 from nalu_ray.sweep.scratch import TUNE
 from tests.conftest import PYTHONPATH
 
@@ -100,7 +100,7 @@ def test_a_part_of_ray_that_dies(
     assert "Traceback" not in out + err
     assert process.returncode == 3, out + err
     assert re.fullmatch(
-        rf"error: Ray's {part} at 127\.0\.0\.1:\d+ has ended \(its logs: /.*/logs\); what was "
+        rf"error: Ray's {part} at 127\.0\.0\.1:\d+ has ended \(its logs: /.*/logs\); "
         r"finished trials are stored; once this works again, rerun the same command to resume",
         err.strip(),
     )
@@ -211,7 +211,7 @@ def test_what_was_begun_is_ended() -> None:
         begun.append(subprocess.Popen(["sleep", "600"], start_new_session=True))
         raise FileNotFoundError(2, "No such file or directory", "/tmp/ray/logs/raylet.out")
 
-    with pytest.raises(ConfigError) as met, own.starting():
+    with pytest.raises(ConfigError) as met, cluster.starting():
         start()
     assert begun[0].wait(timeout=60) == -signal.SIGKILL
     (line,) = met.value.messages
@@ -219,7 +219,7 @@ def test_what_was_begun_is_ended() -> None:
 
 
 def test_a_signal_while_it_starts_is_no_mistake() -> None:
-    with pytest.raises(SystemExit), own.starting():
+    with pytest.raises(SystemExit), cluster.starting():
         raise SystemExit(signal.SIGTERM)
 
 
@@ -236,6 +236,16 @@ def test_the_address_of_a_dashboard_is_explained(
     assert "HOST:PORT" in line
 
 
+@pytest.mark.parametrize("address", [":6379", "head:", "head:abc", "head:99999999", "head:\u0663"])
+def test_half_an_address_is_explained(address: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError) as met, cluster.connect(address):
+        pass
+    assert met.value.messages == [
+        f"--address {address}: HOST:PORT is needed, such as 10.0.0.1:6379, or auto"
+    ]
+    assert capfd.readouterr().err == ""
+
+
 # -- the token -------------------------------------------------------------------------------------
 
 
@@ -250,7 +260,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_fresh_token_is_its_owners_alone(home: Path) -> None:
     before = os.umask(0)
     try:
-        own.private_token()
+        cluster.private_token()
     finally:
         os.umask(before)
     assert oct(home.stat().st_mode & 0o777) == "0o600"
@@ -262,7 +272,7 @@ def test_a_token_that_is_there_is_kept_and_closed(home: Path) -> None:
     home.parent.mkdir()
     home.write_text("secret")
     home.chmod(0o644)
-    own.private_token()
+    cluster.private_token()
     assert home.read_text() == "secret"
     assert oct(home.stat().st_mode & 0o777) == "0o600"
 
@@ -275,19 +285,19 @@ def test_no_token_is_made_where_none_is_read(
     name: str, value: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    own.private_token()
+    cluster.private_token()
     assert not home.exists()
 
 
 def test_loopback_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    constants: Any = own.ray_constants
+    constants: Any = cluster.ray_constants
     monkeypatch.setattr(constants, "ENABLE_RAY_CLUSTER", True)
-    monkeypatch.delenv(own.ADDRESS_FLAG, raising=False)
-    with own.loopback():
+    monkeypatch.delenv(cluster.ADDRESS_FLAG, raising=False)
+    with cluster.loopback():
         assert constants.ENABLE_RAY_CLUSTER is False
-        assert os.environ[own.ADDRESS_FLAG] == "0"
+        assert os.environ[cluster.ADDRESS_FLAG] == "0"
     assert constants.ENABLE_RAY_CLUSTER is True
-    assert own.ADDRESS_FLAG not in os.environ
-    monkeypatch.setenv(own.ADDRESS_FLAG, "1")
-    with own.loopback():
+    assert cluster.ADDRESS_FLAG not in os.environ
+    monkeypatch.setenv(cluster.ADDRESS_FLAG, "1")
+    with cluster.loopback():
         assert constants.ENABLE_RAY_CLUSTER is True

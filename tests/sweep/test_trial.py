@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -18,13 +19,14 @@ import pandas as pd
 import pytest
 import torch
 from pydantic import ValidationError
+from ray.tune.result import DONE
 
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COMPLETED, Store, StoreError
 from nalu_ray.sweep.machine import GIB, WORKER_BYTES, NodeError, check_node
 from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.provenance import code_digest
-from nalu_ray.sweep.trial import Trial, TrialSpec
+from nalu_ray.sweep.trial import Report, Trial, TrialSpec
 from tests.conftest import PYTHONPATH
 
 
@@ -263,6 +265,14 @@ def test_a_spec_comes_back_from_plain_values_checked(fake: Any, tmp_path: Path) 
     assert TrialSpec.model_validate(plain) == made
     with pytest.raises(ValidationError, match="lr"):
         TrialSpec.model_validate({**plain, "setting": {"lr": "fast"}})
+
+
+def test_a_report_comes_back_from_a_result_of_tunes() -> None:
+    full = Report(2, 4, {"mse": 0.5}, 1.5, 1, True, {3: "ValueError: no"}, ("odd",))
+    assert full.plain()[DONE]
+    assert json.loads(json.dumps(full.plain()))["failed"] == [[3, "ValueError: no"]]
+    for report in (full, Report(0, 4)):
+        assert Report.read({**report.plain(), "training_iteration": 1}) == report
 
 
 def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_texts_name_fields_of_the_tasks_settings_and_are_filled(name: str) -> No
         assert "[" not in done.caption
         assert filled(done, rows) == done
         # where it knows what the paper has, the caption of the defaults names what they have not
-        assert ("Not as in the paper" in done.caption) == any(
+        assert ("Unlike the paper" in done.caption) == any(
             str(fields[field].default) != value and json.dumps(fields[field].default) != value
             for field, value in spec.paper.items()
             if not isinstance(fields[field].default, tuple)
@@ -109,7 +109,7 @@ def test_no_number_in_a_caption_is_the_default_of_a_field(name: str) -> None:
         ("identity", "identity", {"test_limit": 100, "train_limit": 7},
          "the integers -100 to 100 after training on -7 to 7"),
         ("identity", "identity", {"test_limit": 100},
-         "Not as in the paper, whose values are in parentheses: test_limit=100 (1000)."),
+         "Unlike the paper, whose values are in parentheses: test_limit=100 (1000)."),
         ("static", "static",
          {"inputs": 20, "section": 4, "train_range": "1:2", "test_range": "2:6"},
          "20 inputs, drawn from 1 to 2 in training and from 2 to 6 in extrapolation; a and b are "
@@ -129,8 +129,8 @@ def test_no_number_in_a_caption_is_the_default_of_a_field(name: str) -> None:
         ("language", "language_exact", {"division": "seed"}, "with a separate split into"),
         ("program", "program",
          {"train_digits": 1, "validation_digits": 2, "test_digits": 3, "nesting": 3},
-         "up to 1 digits in training, exactly 2 in validation and 3 in the test. Not "
-         "as in the paper"),
+         "up to 1 digits in training, exactly 2 in validation and 3 in the test. Unlike "
+         "the paper"),
         ("program", "program", {"nesting": 3}, "Programs of nesting 3: matching digits"),
         ("program", "program", {"variant": "addition"}, "Sums of two numbers: matching digits"),
         ("parity", "parity", {"test_size": 50, "min_distance": 20},

@@ -179,7 +179,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nowhere: No such file"):
         checkpoints.load(str(tmp_path / "nowhere"), "wandering", {})
     other = store(tmp_path, "a")
-    with pytest.raises(ModelError, match="models of wandering, not of language"):
+    with pytest.raises(ModelError, match="models of the task wandering, not of language"):
         checkpoints.load(str(other), "language", {})
     path = tmp_path / "x"
     for saved, why in {

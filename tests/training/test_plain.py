@@ -87,7 +87,7 @@ def test_values_that_are_not_plain() -> None:
     [
         ({}, None),
         ({"weight": None}, "weights 'weight' are missing"),
-        ({"other": torch.ones(1)}, "weights 'other' of another network"),
+        ({"other": torch.ones(1)}, "weights 'other' belong to another network"),
         ({"weight": torch.ones(3, 2)}, "weights weight of shape [3, 2] instead of [2, 3]"),
         ({"bias": torch.ones(2, dtype=torch.complex64)}, "weights bias of type complex64"),
         ({"bias": torch.ones(2, dtype=torch.int64)}, "weights bias of type int64"),

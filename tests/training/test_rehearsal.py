@@ -19,7 +19,7 @@ from nalu_ray.training import rehearsal
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedTask
 
-RANDOM = r"draws random numbers .* let the task's sample draw them as one more input$"
+RANDOM = r"draws random numbers .* let the task's sample draw them as another input$"
 DECIDES = r"branches on values of a tensor .*: use torch\.where$"
 
 
@@ -137,6 +137,17 @@ def test_what_can_be_trained_passes_once_a_network() -> None:
     assert task.built == 5 + 3 + 1
 
 
+@pytest.mark.parametrize(
+    "draw", [lambda: torch.ones(3).sum().item(), lambda: torch.ones(3).numpy().sum()]
+)
+def test_a_constructor_may_read_numbers(draw: Callable[[], Any]) -> None:
+    task = Task(lambda: Scaled(draw))
+    before = torch.get_rng_state()
+    task.check(SupervisedSetting())
+    assert task.trained(SupervisedSetting(), 1) > 0
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_options_that_no_name_shows_are_told_apart() -> None:
     class Hidden(nn.Linear):
         def __init__(self, p: float) -> None:
@@ -160,7 +171,7 @@ def test_loss_must_be_one_number_a_seed(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(task, "loss", mean)
     with pytest.raises(
-        TypeError, match=r"loss must be one number per seed, \(2,\) for two, got \(\)"
+        TypeError, match=r"loss must be one number per seed, \(2,\) for two seeds, got \(\)"
     ):
         task.check(SupervisedSetting())
 

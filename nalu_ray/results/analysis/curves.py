@@ -50,7 +50,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     """Computes every panel that has a curve.
 
     Args:
-        spec: what is wanted.
+        spec: the figure.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Returns:
@@ -63,14 +63,14 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     frame = rows[rows["metric"].isin(wanted) & (rows["split"] == spec.split)].copy()
     frame[_LINE] = stored_column(frame, spec.lines.field)
     frame[_PANEL] = "" if spec.panels is None else stored_column(frame, spec.panels.field)
-    places: tuple[Heading, ...] = (Heading("", ""),)
+    panel_headings: tuple[Heading, ...] = (Heading("", ""),)
     if spec.panels is not None:
-        places = headings(spec.panels, frame[_PANEL].unique())
+        panel_headings = headings(spec.panels, frame[_PANEL].unique())
     drawn = frame[frame["metric"] == spec.metric]
     spent = budgets(drawn.drop_duplicates("setting_id"), spec.budget)
-    found = []
-    for place in places:
-        here = drawn[drawn[_PANEL] == place.key]
+    drawn_panels = []
+    for panel in panel_headings:
+        here = drawn[drawn[_PANEL] == panel.key]
         curves = []
         for line in headings(spec.lines, here[_LINE].unique()):
             piece = _one_setting(here[here[_LINE] == line.key], scores)
@@ -79,8 +79,8 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
                 scale = _scale(spec, frame[frame["setting_id"] == sid])
                 curves.append(replace(_curve(spec, line, piece, scale), budget=spent[sid]))
         if curves:
-            found.append(Panel(place.label, tuple(curves)))
-    return tuple(found)
+            drawn_panels.append(Panel(panel.label, tuple(curves)))
+    return tuple(drawn_panels)
 
 
 def mean_band(values: Floats, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
@@ -116,7 +116,7 @@ def _one_setting(piece: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(spec: FigureSpec, frame: pd.DataFrame) -> float:
-    """What brings the reference of one setting, whose rows these are, to 100."""
+    """Returns the factor that makes the reference of one setting 100."""
     if spec.relative_to is None:
         return 1.0
     base = selection.per_seed(frame, spec.relative_to, spec.split)

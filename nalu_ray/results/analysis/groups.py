@@ -27,12 +27,12 @@ Changes = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which sweep the numbers of a table or figure come from.
+    """The preset, and changes of its budget, that a table's or figure's rows come from.
 
     Attributes:
         preset: its name; empty for rows of versions that did not record it.
         changes: fields of the budget that were changed from the preset, with their values.
-        tuned: other fields that were changed, by setting id; they are chosen by selection.
+        tuned: other changed fields, by setting id; selection chooses among their values.
     """
 
     preset: str
@@ -50,11 +50,11 @@ class Sweep:
         return f"{self.preset} {self.changed}".strip()
 
     def describe(self) -> str:
-        """Returns the sentence of a caption."""
+        """Returns the preset as a sentence of a caption."""
         if not self.preset:
             return "Preset: not recorded."
         changed = f" with {self.changed}" if self.changes else ""
-        smoke = " (shows that everything runs; these numbers are no result)"
+        smoke = " (shows that everything runs; not a result)"
         return f"Preset: {self.preset}{changed}{smoke * (self.preset == SMOKE)}."
 
 
@@ -63,16 +63,15 @@ def sweeps(
 ) -> list[tuple[Sweep, pd.DataFrame]]:
     """Splits rows by the preset that asked for their settings, and by changes of its budget.
 
-    A setting is of every preset under which one of its seeds was stored, and of each such preset
-    that has it among its ``members``. One of which no row names a preset, or only smoke, is of the
-    first preset that has it as a member. Where nothing tells, rows form a group of their own.
+    A setting belongs to every preset under which one of its seeds was stored, and to each such
+    preset that has it among its ``members``. If its rows name no preset, or only smoke, it belongs
+    to the first preset that has it as a member. Rows without any preset form a group.
 
-    Changes of fields in ``spec.budget`` make another group; the preset's settings that have the
-    same values anyway are in it too. Other changes do not split: the table's selection is among
-    them.
+    Changes of fields in ``spec.budget`` make another group, which also has the preset's settings
+    with the same values. Other changes do not split rows: the table selects among them.
 
     Args:
-        spec: what is wanted.
+        spec: the table or figure.
         rows: (rows, columns) as :meth:`Store.load` gives them.
         members: settings of the shipped presets.
 
@@ -109,8 +108,8 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     """Splits rows by the settings' fields that define the data, ``spec.problem``.
 
     Args:
-        spec: what is wanted. A field that tells the table's problems or the figure's panels apart
-            keeps them apart there, and does not split.
+        spec: the table or figure. A field that is an axis of its problems, or of its panels, does
+            not split rows.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Returns:
@@ -125,8 +124,8 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     varying = [name for name in fields if len(set(texts[name])) > 1]
     if not varying:
         return [("", rows)]
-    found = zip(*(texts[name] for name in varying), strict=True)
-    labels = [", ".join(map("=".join, zip(varying, values, strict=True))) for values in found]
+    columns = zip(*(texts[name] for name in varying), strict=True)
+    labels = [", ".join(map("=".join, zip(varying, values, strict=True))) for values in columns]
     of_setting = dict(zip(settings["setting_id"], labels, strict=True))
     of_row = rows["setting_id"].map(of_setting).to_numpy(object)
     runs = rows[RUN].drop_duplicates()["setting_id"].map(of_setting).value_counts()
@@ -135,7 +134,7 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
 
 
 def described(caption: str, problem: str, sweep: Sweep | None = None) -> str:
-    """Returns a caption that says of which problem and of which preset it is."""
+    """Returns a caption that names the problem and the preset."""
     data = f"Data: {problem}." if problem else ""
     return " ".join(part for part in (caption, data, sweep.describe() if sweep else "") if part)
 
@@ -149,20 +148,20 @@ def _told_apart(spec: TableSpec | FigureSpec) -> str | None:
 
 
 def _changed(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, str]]]:
-    """Changes by setting id and preset; nothing for settings of which no row names a preset."""
+    """Returns changes by setting id and preset; empty where no row names a preset."""
     columns = [name for name in (PRESET, CHANGES) if name in rows]
     stored = rows[["setting_id", *columns]].drop_duplicates()
-    found: dict[str, dict[str, dict[str, str]]] = {str(s): {} for s in stored["setting_id"]}
+    changes_of: dict[str, dict[str, dict[str, str]]] = {str(s): {} for s in stored["setting_id"]}
     if PRESET in columns:
         named = stored[stored[PRESET].notna()].reindex(columns=["setting_id", PRESET, CHANGES])
         for sid, preset, changes in named.itertuples(index=False):
             if _is_plain(str(preset)):
-                found[str(sid)].setdefault(str(preset), _read(changes))
-    return found
+                changes_of[str(sid)].setdefault(str(preset), _read(changes))
+    return changes_of
 
 
 def _join(changed: dict[str, dict[str, dict[str, str]]], members: Members) -> None:
-    """Adds the presets that settings are members of, where rows do not say it."""
+    """Adds the presets that settings are members of, where their rows do not name them."""
     stored = {preset for presets in changed.values() for preset in presets}
     ordered = sorted(members, key=lambda preset: preset == SMOKE)
     for sid, presets in changed.items():
@@ -175,7 +174,7 @@ def _join(changed: dict[str, dict[str, dict[str, str]]], members: Members) -> No
 
 
 def _read(text: object) -> dict[str, str]:
-    """A stored ``changes`` column; whatever else stands there changes nothing."""
+    """Reads a stored ``changes`` column; anything unreadable counts as no change."""
     try:
         values = json.loads(text) if isinstance(text, str) else {}
     except (ValueError, RecursionError):
@@ -187,7 +186,7 @@ def _read(text: object) -> dict[str, str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text of a file can be part of a caption."""
+    """Whether a stored text is fit for a caption."""
     return text.isprintable() and 0 < len(text) <= _LONGEST
 
 
@@ -196,7 +195,7 @@ def _only(changes: Mapping[str, str], fields: Collection[str]) -> Changes:
 
 
 def _has_anyway(changes: Changes, wanted: Changes, values: Mapping[str, str]) -> bool:
-    """Whether a setting with these changes is what the preset runs with those that are wanted."""
+    """Whether a setting has the wanted values without having changed anything else."""
     more = {name for name, _ in changes} - {name for name, _ in wanted}
     return not more and all(values[name] == value for name, value in wanted)
 

@@ -1,4 +1,4 @@
-"""Two models seed by seed: seed k of each had the same data, so their differences spread less."""
+"""Compares two models seed by seed; seed k of each has the same data, so they differ by less."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ def paired(
         a, b: its values, as tables name them.
         measure: the number compared.
         selection: the rule that picks step and setting.
-        dependent: fields that may differ too, since they go with the field: a rate of one's own.
+        dependent: fields that may differ too, such as a learning rate tuned per model.
 
     Raises:
         ValueError: no such field or value, settings that differ in another field, a measure that
-            was not logged, or no seed that both have.
+            was not logged, or no shared seed.
     """
     names = _names(rows.drop_duplicates("setting_id", ignore_index=True), group, (a, b), dependent)
     frame = rows[rows["setting_id"].isin(names.index)]
     observed = observe(frame, runs_of(frame, selection), measure, None)
     both = [observed.take(np.isin(observed.setting_id, names.index[names == v])) for v in (a, b)]
-    one, other = (runs.take(runs.setting_id == runs.best_setting()) for runs in both)
-    if any(np.isnan(runs.value).all() and runs.ok.any() for runs in (one, other)):
+    first, second = (runs.take(runs.setting_id == runs.best_setting()) for runs in both)
+    if any(np.isnan(runs.value).all() and runs.ok.any() for runs in (first, second)):
         raise ValueError(f"{measure.metric} of {measure.split} was not logged")
-    return between(one, other, measure)
+    return between(first, second, measure)
 
 
 def _names(
     settings: pd.DataFrame, group: str, values: tuple[str, str], dependent: Collection[str]
 ) -> pd.Series[str]:
-    """The value of each setting that has one of two, by its id; all else must be equal."""
+    """Returns the value of each compared setting, by its id; all else must be equal."""
     if group not in setting_fields(settings):
         raise ValueError(did_you_mean("field", group, setting_fields(settings)))
     names = stored_column(settings, group)
@@ -83,25 +83,25 @@ def _names(
             f"{' and '.join(values)} have settings that differ in {', '.join(fields)}: choose one "
             "value of each, or name those that depend on it"
         )
-    found = names[names.isin(values)]
-    return found.set_axis(settings.loc[found.index, "setting_id"])
+    kept = names[names.isin(values)]
+    return kept.set_axis(settings.loc[kept.index, "setting_id"])
 
 
 def between(a: Runs, b: Runs, measure: Measure) -> Paired:
     """Differences of two settings' runs.
 
     Raises:
-        ValueError: no seed is of both.
+        ValueError: the two share no seed.
     """
     seeds, of_a, of_b = np.intersect1d(a.seed, b.seed, return_indices=True)
     if not seeds.size:
-        raise ValueError("no seed that both have")
+        raise ValueError("the two share no seed")
     lost = np.inf if measure.better == "lower" else -np.inf
     x, y = (
         np.where(np.isfinite(runs.value[which]), runs.value[which] * measure.scale, lost)
         for runs, which in ((a, of_a), (b, of_b))
     )
-    # infinity minus infinity is nothing: neither is better
+    # where both are infinite, neither is better
     values = np.subtract(x, y, out=np.zeros(seeds.size), where=x != y)
     return Paired(tuple(seeds.tolist()), values, median_interval(values))
 
@@ -121,6 +121,6 @@ def comparable(settings: pd.DataFrame, setting: str | None, other: str | None, a
 
 
 def _differing(settings: pd.DataFrame, allowed: Collection[str]) -> list[str]:
-    """Fields of which settings, a row each, have several values; a missing one is a value."""
+    """Returns the fields in which settings, one per row, differ; missing counts as a value."""
     fields = [name for name in setting_fields(settings) if name not in {*allowed}]
     return [name for name in fields if stored_column(settings, name).nunique(dropna=False) > 1]

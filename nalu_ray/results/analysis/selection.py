@@ -1,4 +1,4 @@
-"""Which step of which seed of which setting counts; an extrapolation split never decides."""
+"""Selects the step, seed and setting that a table shows; never by an extrapolation split."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALLOWED = ("interpolation", "validation", "train")
 
 @dataclass(frozen=True)
 class Runs:
-    """One measure of stored runs, a run (one seed of one setting) an entry of each (runs,) array.
+    """One measure of stored runs: arrays of (runs,), a run being one seed of one setting.
 
     Attributes:
         setting_id, seed: the run.
@@ -52,7 +52,7 @@ class Runs:
 
     @property
     def ok(self) -> NDArray[np.bool_]:
-        """Which runs came to their end."""
+        """Returns which runs completed, (runs,)."""
         return np.asarray(self.outcome == OK, dtype=bool)
 
     def winner(self) -> int | None:
@@ -71,11 +71,10 @@ class Runs:
 
 @dataclass(frozen=True)
 class Reference:
-    """The one reference of a table.
+    """The reference that a table prints, such as a random model's error.
 
     Attributes:
-        by_problem: (seeds,) values, of the setting that has most seeds, by the key of its row or
-            column.
+        by_problem: row or column key to (seeds,) values, of the setting with most seeds.
         label: its fields of ``spec.reference_by``, such as ``hidden=2``.
     """
 
@@ -84,17 +83,17 @@ class Reference:
 
 
 def check(selection: Selection) -> None:
-    """Refuses what would tune on an extrapolation split.
+    """Refuses a selection by an extrapolation split.
 
     Raises:
-        ValueError: the rule reads another split than those that may decide.
+        ValueError: the split is not interpolation, validation or train.
     """
     if selection.split not in _ALLOWED:
         raise ValueError(f"must not select by the split {selection.split!r}: {', '.join(_ALLOWED)}")
 
 
 def runs_of(frame: pd.DataFrame, selection: Selection) -> pd.DataFrame:
-    """Every stored seed of every setting, and the step that it is read at.
+    """Finds the selected step of every stored seed of every setting.
 
     Args:
         frame: (rows, columns) as :meth:`Store.load` gives them.
@@ -147,7 +146,7 @@ def observe(frame: pd.DataFrame, runs: pd.DataFrame, measure: Measure, limit: st
     Args:
         frame: the rows.
         runs: from :func:`runs_of`.
-        measure: the number wanted.
+        measure: the number to read.
         limit: metric that holds each run's success threshold, logged once on the measure's split.
     """
     logged = logged_rows(frame, measure.metric, measure.split)
@@ -190,11 +189,11 @@ def references(frame: pd.DataFrame, metric: str | None, split: str) -> dict[str,
     if metric is None:
         return {}
     logged = frame[(frame["metric"] == metric) & (frame["split"] == split)]
-    found = {
+    values = {
         str(sid): per_seed(piece, metric, split)
         for sid, piece in logged.groupby("setting_id", sort=True, observed=True)
     }
-    return {sid: values for sid, values in found.items() if values.size}
+    return {sid: finite for sid, finite in values.items() if finite.size}
 
 
 def declared_reference(
@@ -208,8 +207,8 @@ def declared_reference(
     Args:
         spec: the table.
         frame: the rows.
-        settings: a row a setting.
-        problem: column of ``settings`` with the key of what models are compared on.
+        settings: one row per setting.
+        problem: column of ``settings`` that has the key of the row or column.
         split: where the reference is read.
     """
     values = references(frame, spec.reference, split)

@@ -1,4 +1,4 @@
-"""Stored rows to the cells of a table, the published value beside each: pure functions."""
+"""Fills the cells of a table from stored rows, with the published value beside each."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class Cell:
     """One number of ours, what the paper prints there, and how far to trust ours.
 
     Attributes:
-        value: scaled as printed; infinite if the chosen run has none; None if nothing was run.
+        value: scaled as printed; infinite if the chosen run is lost; None if nothing was run.
         text: ``value`` as printed.
-        published: the paper's, or None where its table has no such cell.
-        bold: whether it is the best of ours that it is compared with.
+        published: the paper's value; None where its table has no such cell.
+        bold: whether it is the best of the cells that it is compared with.
         n: stored seeds of the chosen setting; a diverged or failed one counts as infinite.
         median, low, high: over those seeds, with the interval of the median.
         confidence: of that interval; fewer than six seeds cannot reach 95 %.
         rate: share of those seeds below the success threshold; None without a threshold.
         solved_at: median of the first logged step below it, over the solved seeds.
-        setting_id, setting: the chosen setting; ``setting`` names the fields that vary, ``lr=0.1``.
-        seed, step: of the run that is shown, where it is a single one.
+        setting_id, setting: the chosen setting; ``setting`` has the fields that vary, ``lr=0.1``.
+        seed, step: of the shown run; None if the value is over several seeds.
         diverged, failed: seeds among the ``n``.
-        difference: median difference to another model's cell, seed by seed.
-        reference: what is 100, where the number is relative: of the chosen setting's own seeds.
+        difference: median difference from another model's cell, seed by seed.
+        reference: the value that prints as 100, from the chosen setting's seeds.
     """
 
     value: float | None = None
@@ -94,10 +94,10 @@ class Table:
     """A table as numbers: ``cells`` by (row key, column key, measure key).
 
     Attributes:
-        problem: of which data it is, where others are stored too.
-        sweep: which preset its rows are of, where they were told apart by it.
-        budgets: a sentence on fields of the budget in which its cells differ; empty if in none.
-        reference: which random model it is, ``hidden=2``; empty if the table has none.
+        problem: its data, if rows of several problems are stored.
+        sweep: the preset of its rows, if they were split by preset.
+        budgets: a sentence on fields of the budget in which its cells differ; empty if none does.
+        reference: label of its random model, ``hidden=2``; empty if the table has none.
     """
 
     spec: TableSpec
@@ -111,12 +111,12 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The table's name among those of the same specification: preset and problem too."""
+        """Returns the specification's name, preset and problem."""
         return f"{self.spec.name} {self.label}".rstrip()
 
     @property
     def label(self) -> str:
-        """What tells it from those: its preset, if known, and its problem, if there are others."""
+        """Returns its preset, if known, and its problem, if there are several."""
         preset = self.sweep.label if self.sweep else ""
         return f"{preset} {self.problem}".strip()
 
@@ -180,7 +180,7 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
-    """A row a setting, with the keys of its row and column."""
+    """Returns one row per setting, with the keys of its row and column."""
     settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
     settings[_ROW] = stored_column(settings, spec.rows.field)
     settings[_COLUMN] = ""
@@ -217,13 +217,13 @@ def _measured_cells(
 
 
 def _measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
-    """Fills a cell, all but what the paper prints there.
+    """Fills a cell but for the published value.
 
     Args:
-        measure: the number wanted.
-        runs: that measure of every setting and seed that could be shown.
-        bases: (seeds,) values by setting id; the median of the chosen setting's is 100, if the
-            measure is relative.
+        measure: the number to show.
+        runs: the measure, of every setting and seed of the cell.
+        bases: setting id to (seeds,) values of the reference; the median of the chosen setting's
+            is 100 if the measure is relative.
     """
     never_logged = np.isnan(runs.value).all() and runs.ok.any()
     if not len(runs) or never_logged:
@@ -259,7 +259,7 @@ def _measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell
 
 
 def _reference(measure: Measure, values: Floats) -> Cell:
-    """The median of what needs no training, (seeds,), such as a random model's error."""
+    """Fills a cell with the median of a reference, (seeds,), such as a random model's error."""
     if not values.size:
         return Cell()
     scaled = values * measure.scale
@@ -280,7 +280,7 @@ def _spread(measure: Measure, values: Floats, value: float) -> Cell:
 
 
 def _centre(measure: Measure, base: Floats | None) -> float | None:
-    """What is 100; None if nothing is to be, NaN if it is not known."""
+    """Returns the value that prints as 100; None if the measure is absolute, NaN if unknown."""
     if measure.relative_to is None:
         return None
     centre = float(np.median(base)) if base is not None and base.size else 0.0
@@ -288,7 +288,7 @@ def _centre(measure: Measure, base: Floats | None) -> float | None:
 
 
 def _success(runs: Runs) -> tuple[Rate | None, float | None]:
-    """Success rate of the runs of one setting, and when the solved ones first were below."""
+    """Returns the success rate of one setting's runs, and the median step of first success."""
     if np.isnan(runs.limit).all():
         return None, None
     solved = runs.value < runs.limit
@@ -331,7 +331,7 @@ def _reference_cells(
     down: Iterable[Heading],
     across: Iterable[Heading],
 ) -> tuple[dict[Place, Cell], str]:
-    """The cells of the random row or column, and which random model it is."""
+    """Returns the cells of the random row or column, and the random model's label."""
     cells, labels = {}, set()
     axis = _ROW if spec.compared == "columns" else _COLUMN
     for key, measure in spec.measures.items():
@@ -351,7 +351,7 @@ def _budgets(
     down: Iterable[Heading],
     across: Iterable[Heading],
 ) -> list[Budget]:
-    """What each cell that was run had of seeds, and of the budget's fields."""
+    """Returns the seeds and the budget of each cell that was run."""
     known = budgets(settings, spec.budget)
     spent = []
     for row in down:
@@ -401,7 +401,7 @@ def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell
     for (_, key), places in groups.items():
         choose = min if spec.measures[key].better == "lower" else max
         best = cells[choose(places, key=lambda place: cells[place].value or 0.0)]
-        # one alone is not the best of anything; beyond the cap all are equally bad
+        # a single cell is not bold, nor one beyond the cap
         if len(places) > 1 and math.isfinite(best.value or 0.0) and best.text[0] != ">":
             for place in places:
                 marked[place] = replace(cells[place], bold=cells[place].text == best.text)

@@ -90,10 +90,10 @@ def in_full(value: Any) -> str:
 
 
 def filled(spec: Spec, rows: pd.DataFrame) -> Spec:
-    """Returns a specification whose texts, scales and shade are those of stored rows.
+    """Fills the fields of a specification's texts, scales and shade from stored rows.
 
     Args:
-        spec: as declared; one that is filled comes back as it is.
+        spec: as declared; a filled one is returned unchanged.
         rows: (rows, columns) as :meth:`Store.load` gives them, of one problem.
     """
     settings = rows.drop_duplicates("setting_id")
@@ -133,7 +133,7 @@ def _say(text: str, words: dict[str, dict[str, str]], settings: pd.DataFrame) ->
 
 
 def _values(field: str, settings: pd.DataFrame) -> list[str]:
-    """The values of a field in the rows, each once, as they are stored, numbers in order."""
+    """Returns the distinct stored values of a field, numbers in order."""
     if field not in settings:
         return []
     column = settings[field].astype(object)
@@ -149,7 +149,7 @@ def _number(text: str) -> tuple[float, str]:
 
 
 def _printed(value: str) -> str:
-    """A stored value for a sentence: a pair is a range."""
+    """Returns a stored value as a sentence has it; a pair is a range."""
     items = _list(value)
     texts = [value] if items is None else [stored(item) for item in items]
     text = " to ".join(texts) if len(texts) == 2 else ", ".join(texts)
@@ -167,16 +167,14 @@ def _list(value: str) -> list[Any] | None:
 
 
 def _deviations(paper: dict[str, str], settings: pd.DataFrame) -> str:
-    """A sentence that names the fields that the paper has otherwise; empty if there are none."""
+    """Returns a sentence on the fields that differ from the paper's; empty if none does."""
     texts = []
     for field, expected in paper.items():
         values = _values(field, settings)
         written = " or ".join(map(_printed, values))
         if values and written != _printed(expected):
             texts.append(f"{field}={written} ({_printed(expected)})")
-    return f" Not as in the paper, whose values are in parentheses: {', '.join(texts)}." * bool(
-        texts
-    )
+    return f" Unlike the paper, whose values are in parentheses: {', '.join(texts)}." * bool(texts)
 
 
 def _axis(axis: Axis | None, say: Callable[[str], str]) -> Axis | None:
@@ -198,13 +196,13 @@ def _measure(measure: Measure, say: Callable[[str], str], settings: pd.DataFrame
 
 
 def _limit(field: str, settings: pd.DataFrame) -> float:
-    """A field's number; NaN unless the rows have one alone."""
+    """Returns a field's number; NaN unless all rows have the same."""
     values = _values(field, settings)
     return _number(values[0])[0] if len(values) == 1 and values[0] != "none" else math.nan
 
 
 def _range(field: str, settings: pd.DataFrame) -> tuple[float, float] | None:
-    """The range that a field holds, as a pair or as its limit to both sides; none if several."""
+    """Returns a range stored as a pair, or as a limit L for (-L, L); None if rows differ."""
     values = _values(field, settings)
     items = _list(values[0]) if len(values) == 1 else None
     if items is None:
@@ -217,11 +215,11 @@ def _range(field: str, settings: pd.DataFrame) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget behind one number.
+    """The budget that one number was trained and measured with.
 
     Attributes:
         model, problem: labels of what is compared, and of what it is compared on.
-        values: of each field, as text.
+        values: field to value, as text.
     """
 
     model: str
@@ -230,7 +228,7 @@ class Budget:
 
 
 def budgets(settings: pd.DataFrame, fields: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Reads fields of settings, a row each, as texts by setting id; only fields that rows have."""
+    """Reads fields of settings, one row per setting: setting id to field to text."""
     known = [name for name in fields if name in settings]
     texts = {name: [_grouped(value) for value in settings[name].astype(object)] for name in known}
     return {
@@ -240,7 +238,7 @@ def budgets(settings: pd.DataFrame, fields: Iterable[str]) -> dict[str, dict[str
 
 
 def budget_sentence(spent: Sequence[Budget]) -> str:
-    """Returns a sentence that names the fields that differ and who had what; none: empty."""
+    """Returns a sentence on the fields that differ and their values; empty if none differs."""
     fields = dict.fromkeys(name for item in spent for name in item.values)
     phrases = [_phrase(name, spent) for name in fields]
     differing = "; ".join(phrase for phrase in phrases if phrase)

@@ -60,18 +60,18 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
     """Draws a figure.
 
     Args:
-        spec: what is wanted.
+        spec: the figure.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Raises:
-        LookupError: no row is of the figure's metric and split.
+        LookupError: no row has the figure's metric and split.
     """
     spec = filled(spec, rows)
-    found = panels(spec, rows)
-    if not found:
+    drawn_panels = panels(spec, rows)
+    if not drawn_panels:
         raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
     with our_settings():
-        return _draw(spec, found)
+        return _draw(spec, drawn_panels)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -92,7 +92,7 @@ def encode(figure: Figure, kind: str) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Returns an empty figure of so many inches; use it within :func:`our_settings`."""
+    """Returns an empty figure, sizes in inches; use it within :func:`our_settings`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (see _imported)
     from matplotlib.figure import Figure  # noqa: PLC0415 (see _imported)
 
@@ -103,7 +103,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 @contextlib.contextmanager
 def our_settings() -> Iterator[None]:
-    """Draws and saves with matplotlib's defaults and our style; the user's come back after it."""
+    """Applies matplotlib's defaults and our style, then restores the user's settings."""
     mpl = _imported()
     defaults = mpl.rcParamsDefault
     # a backend belongs to pyplot, which is not used
@@ -112,29 +112,29 @@ def our_settings() -> Iterator[None]:
         yield
 
 
-def _draw(spec: FigureSpec, found: tuple[Panel, ...]) -> Figure:
-    lines = _lines(spec, found)
-    across = min(3, len(found))
-    down = math.ceil(len(found) / across)
-    size = (7.2, 4.4) if len(found) == 1 else (3.0 * across + 1.4, 2.4 * down + 0.9)
+def _draw(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> Figure:
+    lines = _lines(spec, drawn_panels)
+    across = min(3, len(drawn_panels))
+    down = math.ceil(len(drawn_panels) / across)
+    size = (7.2, 4.4) if len(drawn_panels) == 1 else (3.0 * across + 1.4, 2.4 * down + 0.9)
     figure = new_figure(*size)
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-    for axes, panel in zip(grid.flat, found, strict=False):
+    for axes, panel in zip(grid.flat, drawn_panels, strict=False):
         _panel(axes, spec, panel, lines)
-    for axes in grid.flat[len(found) :]:
+    for axes in grid.flat[len(drawn_panels) :]:
         axes.remove()
     _legend(figure, grid.flat[0], lines)
     figure.supxlabel(_literal(spec.x_label), fontsize=9.5)
     figure.supylabel(_literal(spec.y_label), fontsize=9.5)
-    text = _literal(f"{spec.caption} {_about(spec, found)}")
+    text = _literal(f"{spec.caption} {_about(spec, drawn_panels)}")
     figure.suptitle(textwrap.fill(text, int(size[0] * 16)), fontsize=8, ha="left", x=0.01)
     return figure
 
 
-def _lines(spec: FigureSpec, found: tuple[Panel, ...]) -> dict[Heading, dict[str, Any]]:
-    """Colour and dashes of each line that has a curve: the same in every panel, run or not."""
+def _lines(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> dict[Heading, dict[str, Any]]:
+    """Returns colour and dashes of each line that has a curve, the same in every panel."""
     known = [Heading(key, label) for key, label in spec.lines.labels.items()]
-    drawn = {curve.heading: None for panel in found for curve in panel.curves}
+    drawn = {curve.heading: None for panel in drawn_panels for curve in panel.curves}
     order = [*known, *(heading for heading in drawn if heading not in known)]
     styles = {
         heading: {
@@ -186,8 +186,8 @@ def _legend(figure: Figure, axes: Axes, lines: dict[Heading, dict[str, Any]]) ->
     figure.legend(handles=handles, loc="outside right center", frameon=False, handlelength=3)
 
 
-def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
-    curves: list[Curve] = [curve for panel in found for curve in panel.curves]
+def _about(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> str:
+    curves: list[Curve] = [curve for panel in drawn_panels for curve in panel.curves]
     low, high = min(c.seeds for c in curves), max(c.seeds for c in curves)
     count = f"{low}" if low == high else f"{low} to {high}"
     middle, band = spec.statistic, "95 % bootstrap interval"
@@ -198,10 +198,10 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
         band += ", the range for fewer than six seeds" if low < 6 else ""
     text = f"Line: {middle} over {count} seeds; band: {band}"
     lost = sum(c.stored - c.seeds for c in curves)
-    text += f"; runs left out, not finite: {lost}" if lost else ""
+    text += f"; runs left out because not finite: {lost}" if lost else ""
     spent = [
         Budget(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
-        for panel in found
+        for panel in drawn_panels
         for curve in panel.curves
     ]
     text += "; shaded: training range." if spec.shade else "."
@@ -209,13 +209,13 @@ def _about(spec: FigureSpec, found: tuple[Panel, ...]) -> str:
 
 
 def _imported() -> ModuleType:
-    """Imports matplotlib, if it must be without the user's settings.
+    """Imports matplotlib, without the user's settings if they make the import fail.
 
     A backend that is not installed, such as that of a notebook in which a command was started, or
     a settings file that cannot be read, makes the import itself fail.
 
     Raises:
-        OSError: it cannot be imported all the same; the message says why.
+        OSError: it cannot be imported even so; the message says why.
     """
     if "matplotlib" in sys.modules:
         return sys.modules["matplotlib"]

@@ -1,4 +1,4 @@
-"""Where the cells of a table stand on the page, and what is said about them; no format yet."""
+"""Lays out a table's cells and writes its captions, for every format alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAPER = "Trask et al. (2018)"
 
 @dataclass(frozen=True)
 class Line:
-    """One printed line: the labels at its left and its cells."""
+    """One printed line: its labels, then its cells."""
 
     labels: tuple[str, ...]
     cells: tuple[Cell, ...]
@@ -24,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """Lines under a title of their own, which may be empty."""
+    """Lines under a title, which may be empty."""
 
     title: str
     lines: tuple[Line, ...]
@@ -32,7 +32,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table laid out: ``stub`` heads the labels, ``head`` the cells."""
+    """A laid-out table: ``stub`` are the headings of the labels, ``head`` those of the cells."""
 
     stub: tuple[str, ...]
     head: tuple[str, ...]
@@ -48,7 +48,7 @@ class Plain:
 
 
 def arrange(table: Table) -> Grid:
-    """Lays a table out as its specification says."""
+    """Lays out a table by ``TableSpec.layout``."""
     spec, measures = table.spec, table.spec.measures
     row_head = spec.rows.field
     heads = tuple(column.label for column in table.columns)
@@ -78,15 +78,15 @@ def arrange(table: Table) -> Grid:
 
 
 def title(table: Table) -> str:
-    """The table's number in the paper, else its name."""
+    """Returns the table's number in the paper, else its name."""
     number = table.spec.number
     return f"{table.spec.name}." if number is None else f"Table {number}."
 
 
 def captions(table: Table) -> tuple[str, ...]:
-    """What must be known to read a table, a sentence each; the caption first."""
+    """Returns the sentences that explain a table, the caption first."""
     spec = table.spec
-    kinds = list(dict.fromkeys(measure.statistic for measure in spec.measures.values()))
+    statistics = list(dict.fromkeys(measure.statistic for measure in spec.measures.values()))
     rule = spec.selection.describe()
     shown = {
         "selected": f"the run (seed and setting) {rule}",
@@ -94,13 +94,12 @@ def captions(table: Table) -> tuple[str, ...]:
         "median": f"the median over the seeds of one setting; setting and step {rule}",
     }
     sentences = [described(spec.caption, table.problem, table.sweep)]
-    sentences.append(f"Ours: {'; or '.join(shown[kind] for kind in kinds)}; {_seeds(table)}.")
+    sentences.append(f"Ours: {'; or '.join(shown[name] for name in statistics)}; {_seeds(table)}.")
     relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
     if relative:
         names = ", ".join(sorted(relative))
         sentences.append(
-            f"100.0 is as bad as {names} (median over the seeds of the cell's own setting), 0.0 is "
-            "perfect."
+            f"100 = as bad as {names} (median over the seeds of the cell's setting), 0 = perfect."
         )
     if spec.reference:
         of = f" of {table.reference}" if table.reference else ""
@@ -115,10 +114,10 @@ def captions(table: Table) -> tuple[str, ...]:
 
 
 def _tuned(table: Table) -> str:
-    """Names what shown settings have otherwise than the preset, beside the budget."""
+    """Names the fields, beside the budget, in which shown settings differ from the preset."""
     tuned = table.sweep.tuned if table.sweep else {}
     fields = {f for cell in table.cells.values() for f in tuned.get(cell.setting_id or "", ())}
-    return f"Not the preset's in some cells: {', '.join(sorted(fields))}." if fields else ""
+    return f"Changed from the preset in some cells: {', '.join(sorted(fields))}." if fields else ""
 
 
 def _seeds(table: Table) -> str:
@@ -128,7 +127,7 @@ def _seeds(table: Table) -> str:
     low, high = min(counts), max(counts)
     seeds = f"{low}" if low == high else f"{low} to {high}"
     lost = "; a diverged or failed seed counts as infinite and unsolved"
-    return f"{seeds} seed{'s' * (high > 1)} a cell{lost * _any_lost(table)}"
+    return f"{seeds} seed{'s' * (high > 1)} per cell{lost * _any_lost(table)}"
 
 
 def _any_lost(table: Table) -> bool:
@@ -136,7 +135,7 @@ def _any_lost(table: Table) -> bool:
 
 
 def spread(table: Table) -> Grid:
-    """Lays out median and solved seeds of each cell, ``0.3, 7/10``, as the table itself."""
+    """Lays out median and solved seeds of each cell, ``0.3, 7/10``, like the table itself."""
 
     def text(cell: Cell, measure: Measure) -> str:
         if cell.median is None:
@@ -161,11 +160,11 @@ def spread(table: Table) -> Grid:
 
 
 def statistics(table: Table) -> Plain:
-    """The spread and success of every cell that was run; columns that would be empty are left out.
+    """Returns the statistics of every cell that was run, without columns that would be empty.
 
-    Columns: row, column and measure; seeds; median with its 95 % interval; difference to another
-    model, likewise; solved seeds with the Wilson interval of the rate; the step at which they were
-    first solved; lost seeds; setting.
+    Columns: row, column and measure; seeds; median with its 95 % interval; difference from another
+    model with its 95 % interval; solved seeds with the Wilson interval of their rate; the step at
+    which they were first solved; lost seeds; setting.
     """
     several = len(table.spec.measures) > 1
     keyed = [
@@ -188,7 +187,7 @@ def statistics(table: Table) -> Plain:
 
 
 def statistics_note(table: Table) -> str:
-    """How to read :func:`statistics`."""
+    """Returns the sentence that explains :func:`statistics`."""
     note = "Over the seeds of each cell's setting: median [95 % interval between order statistics]"
     cells = [cell for cell in table.cells.values() if cell.n]
     intervals = [cell.confidence for cell in cells]
@@ -199,7 +198,7 @@ def statistics_note(table: Table) -> str:
     if any(cell.rate for cell in cells):
         note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
     if any(cell.difference for cell in cells):
-        note += f"; difference: minus {_paired_with(table)}, seed by seed"
+        note += f"; difference: from {_paired_with(table)}, seed by seed"
     return note + "."
 
 
@@ -213,13 +212,13 @@ def _difference(cell: Cell, measure: Measure) -> str:
     return _interval(cell.difference, measure) if cell.difference else ""
 
 
-def _interval(found: Interval, measure: Measure) -> str:
+def _interval(interval: Interval, measure: Measure) -> str:
     capped = measure.relative_to is not None
     middle, low, high = (
         number(value, measure.format, capped=capped)
-        for value in (found.estimate, found.low, found.high)
+        for value in (interval.estimate, interval.low, interval.high)
     )
-    return f"{middle} [{low}, {high}]{'*' * (found.confidence < 0.95)}"
+    return f"{middle} [{low}, {high}]{'*' * (interval.confidence < 0.95)}"
 
 
 def _paired_with(table: Table) -> str:

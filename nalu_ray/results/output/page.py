@@ -52,7 +52,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chapter:
-    """What the page says of one task."""
+    """One task on the page."""
 
     task: str
     title: str
@@ -72,8 +72,8 @@ def page(chapters: Sequence[Chapter]) -> str:
         "img-src data:; style-src 'unsafe-inline'\">\n"
         f"<title>Neural arithmetic: results</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
         f"<h1>Neural arithmetic: results</h1>\n"
-        f"<p>Ours, and in parentheses the figures of {escape(PAPER)}, "
-        f"<i>Neural Arithmetic Logic Units</i>.</p>\n<nav>{links}</nav>\n"
+        f"<p>Our results, with those of {escape(PAPER)}, "
+        f"<i>Neural Arithmetic Logic Units</i>, in parentheses.</p>\n<nav>{links}</nav>\n"
         f"<main>\n{''.join(map(_chapter, chapters))}</main>\n</body>\n</html>\n"
     )
 
@@ -81,7 +81,7 @@ def page(chapters: Sequence[Chapter]) -> str:
 def facts(
     outcomes: Mapping[tuple[str, int], Outcome], manifests: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """What the stored trials of a task were: counts, why seeds were lost, commits, commands."""
+    """Returns lines on a task's trials: counts, why seeds were lost, commits, commands."""
     settings = len({setting for setting, _ in outcomes})
     lines = [f"Settings: {settings}. Runs (seeds of settings): {len(outcomes)}."]
     reasons = Counter(

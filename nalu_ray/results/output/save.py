@@ -1,4 +1,4 @@
-"""A task's stored rows to printed tables and written files."""
+"""Prints the tables of a task's stored rows; writes tables and figures to files."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def present(
         task_name: the task.
         console: where the tables go.
         folder: where the files go, in a folder named after the task.
-        asked: ids of settings; of several presets that are stored, those are left out that have
-            none of them, and named. All are wanted by default.
+        asked: ids of settings: only presets that have one of them are printed, the others named.
+            By default all are printed.
 
     Returns:
         The paths written; none if the task has no rows.
@@ -74,12 +74,12 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Stored:
-    """One task's rows, and what its specifications make of them.
+    """One task's rows, with the tables and figures that its specifications declare.
 
     Attributes:
         specs, rows: as stored.
         out: folder or URI that they are from.
-        asked: ids of the settings whose presets are shown; none: all presets.
+        asked: ids of settings: only presets that have one of them are shown. Empty: all presets.
     """
 
     specs: TaskSpecs
@@ -89,19 +89,19 @@ class Stored:
 
     @classmethod
     def load(cls, store: Store, task: str) -> Stored | None:
-        """Reads a task; None if it has no rows that can be read."""
+        """Reads a task; returns None if it has no readable rows."""
         rows = store.load(task)
         if rows.empty:
             return None
         specs = store.specs(task)
         if specs is None:
-            log.warning("%s: no specs.json that can be read, so no tables and figures", task)
+            log.warning("%s: no readable specs.json, so no tables and figures", task)
             specs = TaskSpecs(task=task, title=task, section="")
         return cls(specs, rows, store.out)
 
     @property
     def command(self) -> str:
-        """The command that shows everything of the task."""
+        """Returns the command that shows all of the task."""
         words = ["python", "-m", "nalu_ray.report", self.specs.task]
         if self.out not in {"", os.path.abspath("results")}:
             words += ["--out", self.out]
@@ -109,7 +109,7 @@ class Stored:
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The tables of which a cell has been run, one a preset and problem."""
+        """The tables that have a cell with results, one per preset and problem."""
         return [
             table
             for spec in self.specs.tables
@@ -134,7 +134,7 @@ class Stored:
 
     @property
     def left_out(self) -> list[str]:
-        """Presets that are stored and not shown, as far as they are known by name."""
+        """Returns the stored presets that are not shown."""
         others = [
             sweep.label or "older rows"
             for spec in self.specs.tables
@@ -145,7 +145,7 @@ class Stored:
 
     @cached_property
     def figures(self) -> list[Drawing]:
-        """The figures of which a curve has been run, one a preset and problem."""
+        """The figures that have a curve, one per preset and problem."""
         from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
         drawn = []
@@ -171,7 +171,7 @@ class Stored:
             show(table, console, f"{self.command} --format md")
         if self.left_out:
             others = ", ".join(self.left_out)
-            text = f"Stored too, not shown here: {others}. {self.command} shows all."
+            text = f"Also stored, not shown: {others}. Show all: {self.command}"
             console.print(Text(text), soft_wrap=True)
             console.print()
 
@@ -179,9 +179,9 @@ class Stored:
         """Writes each table in each format below ``folder``."""
         written = []
         for table in self.tables:
-            for kind in formats:
-                name = f"{file_name(table.spec.name, table.label)}{SUFFIXES[kind]}"
-                written.append(write_text(self._folder(folder) / name, FORMATS[kind](table)))
+            for name in formats:
+                file = f"{file_name(table.spec.name, table.label)}{SUFFIXES[name]}"
+                written.append(write_text(self._folder(folder) / file, FORMATS[name](table)))
         return written
 
     def save_figures(self, folder: Path) -> list[Path]:
@@ -195,7 +195,7 @@ class Stored:
         ]
 
     def chapter(self, store: Store) -> Chapter:
-        """What the page says of the task."""
+        """Returns the task's chapter of the HTML page."""
         from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
         task = self.specs.task
@@ -216,12 +216,12 @@ class Stored:
 
 
 def safe_name(name: str) -> str:
-    """A name from the store as a file name: it never leads out of the folder."""
+    """Returns a stored name as a file name that cannot lead out of the folder."""
     return re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
 
 
 def file_name(name: str, label: str) -> str:
-    """A table's or figure's file name, without its ending; ``label`` has preset and problem."""
+    """Returns the file name of a table or figure without suffix; ``label``: preset and problem."""
     if not label:
         return safe_name(name)
     whole = f"{name}_{label}"
@@ -230,7 +230,7 @@ def file_name(name: str, label: str) -> str:
 
 
 def count(paths: Iterable[Path], folder: Path) -> str:
-    """One line that says where files are."""
+    """Returns a line on where files were written."""
     listed = list(paths)
     return (
         f"written: {listed[0]}" if len(listed) == 1 else f"written: {len(listed)} files in {folder}"

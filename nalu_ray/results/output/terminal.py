@@ -1,4 +1,4 @@
-"""A laid-out table in the terminal: ours, the published figure dim beside or below it."""
+"""Prints a table to a terminal, with the published value dim beside or below ours."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def show(table: Table, console: Console, more: str = "") -> None:
     solved seeds.
 
     Args:
-        table: what is printed.
-        console: where to.
-        more: command that prints the statistics whole.
+        table: the table.
+        console: the terminal.
+        more: command that prints all statistics.
     """
     first, *notes = captions(table)
     console.print(Text.assemble((f"{title(table)} ", "bold"), first))
@@ -66,7 +66,7 @@ def _grid(grid: Grid, console: Console) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """What is printed at once, and whether ours and theirs share a line."""
+    """Columns that are printed together; ``inline``: ours and theirs share a line."""
 
     grid: Grid
     inline: bool
@@ -77,13 +77,13 @@ class Part:
         stubs = [
             [head, *(line.labels[i] for line in lines)] for i, head in enumerate(self.grid.stub)
         ]
-        found = [max(map(cell_len, texts)) for texts in stubs]
+        widths = [max(map(cell_len, texts)) for texts in stubs]
         for place, head in enumerate(self.grid.head):
             ours, theirs = self.halves(place)
             beside = ours + (theirs and theirs + 1)
             longest = max(map(cell_len, head.split()), default=0)
-            found.append(max(longest, beside if self.inline else max(ours, theirs)))
-        return found
+            widths.append(max(longest, beside if self.inline else max(ours, theirs)))
+        return widths
 
     def halves(self, column: int) -> tuple[int, int]:
         """The widest text of ours and of theirs in a column."""
@@ -105,9 +105,9 @@ class Part:
 
 
 def fitting(grid: Grid, width: int) -> list[Part]:
-    """Cuts a grid into parts that are no wider than the terminal, as far as that can be.
+    """Cuts a grid into parts that are no wider than the terminal, if they can be.
 
-    In one line a cell where that fits, else in two, else a part of the columns at a time.
+    A cell takes one line where that fits, else two lines, else the columns are split in halves.
     """
     for part in (Part(grid, inline=True), Part(grid, inline=False)):
         widths = part.widths()

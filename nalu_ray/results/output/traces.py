@@ -1,4 +1,4 @@
-"""Figures of what a network says after each word of a text (Figure 3), or image of a series."""
+"""Draws a network's output after each word of a text (Figure 3) or each image of a series."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACROSS = 3
 
 @dataclass(frozen=True)
 class Trace:
-    """A text, the number after each of its words, and the number that it stands for, if known."""
+    """A text, the output after each word, and the number that the text means, if known."""
 
     words: Sequence[str]
     values: Sequence[float]
@@ -30,13 +30,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class Series:
-    """A series of images, T of them, and what a network says after each.
+    """A series of T images, and a network's outputs after each.
 
     Attributes:
         images: (T, height, width) uint8, 255 is ink.
-        values: (T, K), the K numbers after each image.
-        targets: (T, K), what they should be.
-        names: of the K numbers.
+        values: (T, K) float32, the K outputs after each image.
+        targets: (T, K) float32, the right outputs.
+        names: (K,), of the outputs.
     """
 
     images: NDArray[np.uint8]
@@ -46,24 +46,24 @@ class Series:
 
 
 def series_lines(series: Series) -> list[str]:
-    """Returns a line for each of the K numbers: after the last image, and what it should be."""
+    """Returns one line per output: its value after the last image, and the right one."""
     width = max(map(len, series.names))
     ends = zip(series.names, series.values[-1], series.targets[-1], strict=True)
     return [f"{name:>{width}}  {value:8.2f}  = {target:g}" for name, value, target in ends]
 
 
-def draw_series(found: Sequence[Series], title: str = "") -> Figure:
+def draw_series(several: Sequence[Series], title: str = "") -> Figure:
     """Draws the images of each series from left to right, and below them the numbers after each."""
     with our_settings():
-        longest = max(len(series.images) for series in found)
-        figure = new_figure(0.36 * longest + 1.6, 3.0 * len(found) + 0.3)
-        heights = [1, 6] * len(found)
+        longest = max(len(series.images) for series in several)
+        figure = new_figure(0.36 * longest + 1.6, 3.0 * len(several) + 0.3)
+        heights = [1, 6] * len(several)
         grid = figure.subplots(
             len(heights), 1, squeeze=False, gridspec_kw={"height_ratios": heights}
         )
-        for place, series in enumerate(found):
-            _strip(grid[2 * place, 0], series)
-            _running(grid[2 * place + 1, 0], series)
+        for row, series in enumerate(several):
+            _strip(grid[2 * row, 0], series)
+            _running(grid[2 * row + 1, 0], series)
         figure.suptitle(title, fontsize=8, ha="left", x=0.01)
     return figure
 
@@ -94,11 +94,11 @@ def _running(axes: Axes, series: Series) -> None:
 def lines(trace: Trace) -> list[str]:
     """Returns a line for each word with the number after it, and one for the target."""
     width = max(map(len, trace.words))
-    found = [
+    texts = [
         f"{word:<{width}}  {value:.2f}"
         for word, value in zip(trace.words, trace.values, strict=True)
     ]
-    return found if trace.target is None else [*found, f"{'=':>{width}}  {trace.target:g}"]
+    return texts if trace.target is None else [*texts, f"{'=':>{width}}  {trace.target:g}"]
 
 
 def draw(traces: Sequence[Trace], title: str = "") -> Figure:

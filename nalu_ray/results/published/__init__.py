@@ -1,7 +1,7 @@
 """The eleven tables of "Neural Arithmetic Logic Units" (Trask et al., 2018), as printed.
 
-One CSV a table in ``published/``, numbered as the tables stand in the paper's text, appendix
-included; one line a value, in reading order. Where a printed heading is not already the id:
+One CSV per table in ``published/``, numbered as the tables stand in the paper's text, appendix
+included; one line per value, in reading order. Where a printed heading is not already the id:
 
 | table | row | column |
 |---|---|---|

@@ -170,9 +170,9 @@ def read_tables(
         warned.add(info.path)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        found = [item for item in pool.map(read, infos) if item is not None]
-    found.sort(key=lambda item: (item[0], item[1].path))
-    return {info.base_name: table for _, info, table in found}
+        loaded = [item for item in pool.map(read, infos) if item is not None]
+    loaded.sort(key=lambda item: (item[0], item[1].path))
+    return {info.base_name: table for _, info, table in loaded}
 
 
 def _bytes(filesystem: fs.FileSystem, path: str) -> bytes:
@@ -262,4 +262,4 @@ def _mixed(tables: Sequence[pa.Table]) -> set[str]:
             if not pa.types.is_null(item.type):
                 number = pa.types.is_integer(item.type) or pa.types.is_floating(item.type)
                 kinds.setdefault(item.name, set()).add("number" if number else str(item.type))
-    return {name for name, found in kinds.items() if len(found) > 1}
+    return {name for name, types in kinds.items() if len(types) > 1}

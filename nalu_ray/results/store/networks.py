@@ -31,7 +31,7 @@ class Kind:
         ending: of its files' names.
         read: from a file's bytes and name to what is known of each network in it.
         error: what ``read`` raises on a file that is none.
-        score: of one that is known; the highest is the best, NaN the worst.
+        score: of one that is known; the highest is the best; NaN and infinite ones are the worst.
     """
 
     noun: str
@@ -76,11 +76,11 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
     store = Store(out)
     folder = f"{store.root}/{task}"
     counting = store.counting(task)
-    found = [item for item in _stored(store, folder, kind) if _counts(item, counting)]
-    if not found:
+    networks = [item for item in _stored(store, folder, kind) if _counts(item, counting)]
+    if not networks:
         how = f"python -m nalu_ray.tune {task} --preset smoke trains one"
         raise ConfigError([f"no {kind.noun} in {folder}; {how}"])
-    ranked = rank(found, kind, wanted, folder)
+    ranked = rank(networks, kind, wanted, folder)
     for item in ranked:
         data = store.read(item.path, most=None)
         if data is None:
@@ -93,34 +93,38 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
     raise ConfigError([f"{which} {kind.noun}{'s' * (len(ranked) > 1)} in {folder} can be used"])
 
 
-def _counts(found: Found, counting: Mapping[str, set[int]]) -> bool:
+def _counts(network: Found, counting: Mapping[str, set[int]]) -> bool:
     """Whether a network's rows, where they are stored, count: other code may have rerun it."""
-    trial = "-".join(found.path.rsplit("/", 1)[-1].split("-")[:2])
+    trial = "-".join(network.path.rsplit("/", 1)[-1].split("-")[:2])
     seeds = counting.get(trial)
-    return seeds is None or "seed" not in found.about or found.about["seed"] in seeds
+    return seeds is None or "seed" not in network.about or network.about["seed"] in seeds
 
 
-def rank(found: Sequence[Found], kind: Kind, wanted: Mapping[str, str], place: str) -> list[Found]:
+def rank(
+    networks: Sequence[Found], kind: Kind, wanted: Mapping[str, str], where: str
+) -> list[Found]:
     """Returns those that have the wanted values, given as text, the best first.
 
     Raises:
-        ConfigError: none has, or a key that none knows; the message says where by ``place``.
+        ConfigError: none has, or a key that none knows; the message says where.
     """
-    keys = {key for one in found for key in one.about}
+    keys = {key for network in networks for key in network.about}
     if unknown := [did_you_mean("key", key, keys) for key in wanted if key not in keys]:
         raise ConfigError(unknown)
     matching = [
-        one for one in found if all(_is(one.about.get(key), text) for key, text in wanted.items())
+        network
+        for network in networks
+        if all(_is(network.about.get(key), text) for key, text in wanted.items())
     ]
     if not matching:
         asked = " ".join(f"{key}={value}" for key, value in wanted.items())
         there = (
-            f"{key}: {', '.join(sorted({_text(one.about.get(key)) for one in found}))}"
+            f"{key}: {', '.join(sorted({_text(network.about.get(key)) for network in networks}))}"
             for key in wanted
         )
-        text = f"no {kind.noun} with {asked} in {place}; there is {'; '.join(there)}"
+        text = f"no {kind.noun} with {asked} in {where}; there is {'; '.join(there)}"
         raise ConfigError([text])
-    return sorted(matching, key=lambda one: -_usable(kind.score(one.about)))
+    return sorted(matching, key=lambda network: -_usable(kind.score(network.about)))
 
 
 def describe(about: About) -> str:
@@ -174,4 +178,4 @@ def _stored(store: Store, folder: str, kind: Kind) -> Iterable[Found]:
 
 
 def _usable(score: float) -> float:
-    return -math.inf if math.isnan(score) else score
+    return score if math.isfinite(score) else -math.inf

@@ -94,8 +94,8 @@ def _digest(row: pa.Table) -> bytes:
     """Digest of the key and the setting's fields of a table of one row."""
     values = {
         name: value
-        for found in row.to_pylist()
-        for name, value in found.items()
+        for record in row.to_pylist()
+        for name, value in record.items()
         if name in _KEY or name not in COLUMNS
     }
     return (

@@ -14,11 +14,11 @@ def expanded(path: str) -> str:
     Raises:
         FileNotFoundError: no home is known of such a user.
     """
-    found = path if "://" in path else os.path.expanduser(path)
-    if found.startswith("~"):
+    full = path if "://" in path else os.path.expanduser(path)
+    if full.startswith("~"):
         text = f"no home folder is known; for a file of that name write ./{path}"
         raise FileNotFoundError(errno.ENOENT, text, path)
-    return found
+    return full
 
 
 def place(text: str) -> str:

@@ -62,7 +62,7 @@ def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
     Raises:
         StoreError: the place cannot be listed, or what says so is there and cannot be read.
     """
-    found = []
+    kept = []
     for item in store.listing(f"{store.root}/.states/{task}"):
         if item.extension != "pt":
             continue
@@ -76,8 +76,8 @@ def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
             name = printable(_about(item.path))
             log.warning("skipped %s: says of no state what it is of (%s)", name, printable(why))
             continue
-        found.append((about.setting_id, tuple(about.seeds)))
-    return sorted(found)
+        kept.append((about.setting_id, tuple(about.seeds)))
+    return sorted(kept)
 
 
 def load(store: Store, task: str, key: str) -> bytes | None:

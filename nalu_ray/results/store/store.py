@@ -249,7 +249,7 @@ class Store:
         Raises:
             StoreError: a file is there and cannot be read.
         """
-        chosen = endings(self._read(task, [*FINAL, "metric"]))
+        chosen = endings(self._read(task, [*FINAL, "metric"], self.specs(task)))
         columns = (chosen[name] for name in [*RUN, OUTCOME, "block", "reason", CODE])
         outcomes = {}
         for sid, seed, status, block, *texts in zip(*columns, strict=True):
@@ -260,12 +260,12 @@ class Store:
 
     def counting(self, task: str) -> dict[str, set[int]]:
         """Returns the seeds whose rows count of each stored file, by its name without ending."""
-        tables = self._read(task, [*FINAL, "metric"])
-        found: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
+        tables = self._read(task, [*FINAL, "metric"], self.specs(task))
+        seeds: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
         chosen = endings(tables)
         for name, seed in zip(chosen["file"], chosen["seed"], strict=True):
-            found[str(name).removesuffix(".parquet")].add(int(seed))
-        return found
+            seeds[str(name).removesuffix(".parquet")].add(int(seed))
+        return seeds
 
     def load(self, task: str) -> pd.DataFrame:
         """Returns every row of a task; a seed that was stored twice comes from one file only.
@@ -277,9 +277,9 @@ class Store:
         Raises:
             StoreError: a file is there and cannot be read.
         """
-        tables = self._read(task, None)
+        specs = self.specs(task)
+        tables = self._read(task, None, specs)
         chosen = endings(tables)
-        specs = self.specs(task) if tables else None
         before = {name: _flat(value) for name, value in (specs.added if specs else {}).items()}
         kept = [
             files.with_columns(only(tables[str(name)], runs), before)
@@ -294,7 +294,7 @@ class Store:
         Raises:
             StoreError: one is there and cannot be read.
         """
-        found = []
+        manifests = []
         for info in self._files(task):
             if info.path in self._warned:
                 continue
@@ -304,10 +304,10 @@ class Store:
                 self._warn(path, f"skipped manifest {printable(path)}: it is not there")
                 continue
             try:
-                found.append(_mapping(data))
+                manifests.append(_mapping(data))
             except (ValueError, RecursionError) as error:
                 self._warn(path, f"skipped manifest {printable(path)}: {printable(error)}")
-        return found
+        return manifests
 
     # -- files -------------------------------------------------------------------------------
 
@@ -346,8 +346,9 @@ class Store:
     def _files(self, task: str) -> list[Entry]:
         return [item for item in self.listing(f"{self.root}/{task}") if item.extension == "parquet"]
 
-    def _read(self, task: str, columns: Sequence[str] | None) -> dict[str, pa.Table]:
-        specs = self.specs(task)
+    def _read(
+        self, task: str, columns: Sequence[str] | None, specs: TaskSpecs | None
+    ) -> dict[str, pa.Table]:
         known = {} if specs is None else specs.fields
         infos, seen = self._files(task), self._warned
         try:

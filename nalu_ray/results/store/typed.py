@@ -35,6 +35,7 @@ def check_texts(row: pa.Table) -> None:
         ValueError: one is too long, is nested too deeply, or has control characters.
     """
     for name in row.column_names:
+        check_text("a column's name", name)
         if pa.types.is_string(row[name].type) or pa.types.is_large_string(row[name].type):
             for text in row[name].to_pylist():
                 check_text(name, text or "")

@@ -1,4 +1,8 @@
-"""A Ray of our own on this machine, or a cluster that runs already."""
+"""Starts a Ray on this machine, or joins a cluster that runs already.
+
+A Ray that is started here listens on the loopback alone and behind a private token: by itself, Ray
+writes a token file that everybody may read, and listens on every address.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -15,13 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 import yaml
+from ray._private import ray_constants
 
+from nalu_ray.cluster.exposure import readable_by_others
 from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.machine import Capacity, Node
+from nalu_ray.sweep.ray.failures import describe
 from nalu_ray.sweep.ray.liveness import muted
-from nalu_ray.sweep.ray.own import starting
 from nalu_ray.sweep.stopping import StoppedError
 
 # what is shown is ours, loggers are asked for, and Ctrl-C is for the command
@@ -35,6 +43,14 @@ QUIET = {
 LAUNCHED = Path(os.path.expanduser("~/ray_bootstrap_config.yaml"))  # `ray up`'s, on the head
 OBJECT_STORE_BYTES = 512 * 1024**2
 KNOCK_SECONDS = 10
+# Ray's own name for it; a value that is set already is left, 1 for this machine's own address
+ADDRESS_FLAG = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+TOKEN = Path("~/.ray/auth_token")
+FILES_WANTED = 65_536
+HELP = (
+    "RAY_TMPDIR names its folder for sockets and logs (a short path), HOME the one of its token; "
+    "--local runs without Ray"
+)
 
 
 @dataclass(frozen=True)
@@ -109,8 +125,10 @@ def connect(address: str) -> Iterator[Session]:
 
 def _knock(address: str) -> None:
     """Fails at once where no one listens; Ray tries for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit():
+    host, colon, port = address.rpartition(":")
+    if colon and not (host and port.isascii() and port.isdecimal() and int(port) < 2**16):
+        raise ValueError("HOST:PORT is needed, such as 10.0.0.1:6379, or auto")
+    if host:
         socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
 
 
@@ -165,7 +183,7 @@ def _quiet() -> Iterator[None]:
 def _capacity(address: str) -> Capacity:
     """What there is, and what an autoscaler can add to it."""
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    nodes = [_node(found) for found in [*alive, *_addable(len(alive))]]
+    nodes = [_node(resources) for resources in [*alive, *_addable(len(alive))]]
     return Capacity(f"the cluster at {address}", tuple(nodes))
 
 
@@ -187,8 +205,83 @@ def _addable(alive: int) -> list[dict[str, float]]:
         ]
         room = max(0, config["max_workers"] - (alive - 1))
         # in turn, as none of them has a claim to all the room
-        turns = itertools.zip_longest(*([found] * most for found, most in groups))
-        return [found for turn in turns for found in turn if found is not None][:room]
-    told = ray._private.state.state.get_cluster_config()
-    kinds = [] if told is None else told.node_group_configs
+        turns = itertools.zip_longest(*([resources] * most for resources, most in groups))
+        return [resources for turn in turns for resources in turn if resources is not None][:room]
+    reported = ray._private.state.state.get_cluster_config()
+    kinds = [] if reported is None else reported.node_group_configs
     return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]
+
+
+# -- how a Ray is started here --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Prepares for a Ray of our own; if it does not start, what was begun is ended.
+
+    Raises:
+        ConfigError: it does not, in one line.
+    """
+    _raise_files_limit()
+    before = set(psutil.Process().children(recursive=True))
+    try:
+        with loopback(), muted():
+            private_token()
+            yield
+    except BaseException as error:  # a signal too leaves nothing behind
+        for process in set(psutil.Process().children(recursive=True)) - before:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if isinstance(error, Exception):
+            raise ConfigError([f"Ray cannot start here: {describe(error)}; {HELP}"]) from error
+        raise
+
+
+@contextlib.contextmanager
+def loopback() -> Iterator[None]:
+    """Makes a Ray that is started here listen on 127.0.0.1, unless asked otherwise."""
+    if ADDRESS_FLAG in os.environ:
+        yield
+        return
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[ADDRESS_FLAG], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        del os.environ[ADDRESS_FLAG]
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def private_token() -> None:
+    """Makes the token that Ray would make, or the one that is there, readable by its owner only.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = TOKEN.expanduser()
+    if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
+        return
+    if "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        if readable_by_others(path):
+            path.chmod(0o600)
+        return
+    with os.fdopen(number, "w") as file:
+        file.write(secrets.token_hex(32))
+
+
+def _raise_files_limit() -> None:
+    """Raises how many files may be open, as Ray asks to; the command refused too few."""
+    try:
+        import resource  # noqa: PLC0415 (not on Windows)
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -10,7 +10,6 @@ from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial as Trials
-from ray.tune.result import DONE
 
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import oom
@@ -72,17 +71,7 @@ class Relay(_OfThisCommand, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        report = Report(
-            step=result["step"],
-            steps=result["steps"],
-            shown=result["shown"],
-            seconds=result["seconds"],
-            resumed=result["resumed"],
-            done=result[DONE],
-            failed=dict(result["failed"]),
-            messages=tuple(result["messages"]),
-        )
-        self.board.report(trial.trial_id, self.spec(trial), report)
+        self.board.report(trial.trial_id, self.spec(trial), Report.read(result))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.board.resumed(trial.trial_id, self.spec(trial), describe(failure()))
@@ -98,9 +87,9 @@ class Relay(_OfThisCommand, tune.Callback):
                 raise_storage(error)
             reason = oom.reason(spec, error) or describe(error)
             gone.fail_with(f"{reason} (retries: {self.retries})", step, oom.outcome(error))
-        except (StoreError, NodeError) as found:
-            self.unusable = found
-            gone.failed = dict.fromkeys(spec.seeds, str(found))
+        except (StoreError, NodeError) as broken:
+            self.unusable = broken
+            gone.failed = dict.fromkeys(spec.seeds, str(broken))
         report = Report(step, spec.steps, done=True, failed=gone.failed)
         self.board.report(trial.trial_id, spec, report)
 
@@ -135,13 +124,13 @@ def run(
 
     Args:
         plan: what to run.
-        board: what is told how far it is.
+        board: shows the progress.
         store: where the rows go; Tune's own folder lies beside them until the end.
-        fail_fast: stop after the first seed that failed.
-        max_concurrent: most trials at a time.
+        fail_fast: stop after the first failed seed.
+        max_concurrent: maximum number of trials at a time; None for as many as fit.
         loggers: ``tensorboard``, and names of :data:`LOGGERS`.
-        retries: times that a trial whose worker is lost starts again, from its last state.
-        state_seconds: least time between two states of a trial.
+        retries: number of times that a trial whose worker is lost resumes from its last state.
+        state_seconds: least number of seconds between two states of a trial.
 
     Returns:
         Where the curves for TensorBoard are; none if they were not asked for.

@@ -25,13 +25,13 @@ def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
         name=f"memory of {spec.label}", num_cpus=spec.share, num_gpus=1, memory=spec.memory or None
     )
     try:
-        found: tuple[int, int] = ray.get(asked.remote(whole), timeout=WAIT_SECONDS)
+        measured: tuple[int, int] = ray.get(asked.remote(whole), timeout=WAIT_SECONDS)
     except ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
         raise ConfigError(
             [f"--gpus-per-trial auto: {spec.label} cannot be measured: {last}; give a number"]
         ) from error
-    return found
+    return measured
 
 
 def _measure(spec: TrialSpec) -> tuple[int, int]:

@@ -99,22 +99,22 @@ def _probe() -> Callable[[str], tuple[str, str, bool]]:
 
 
 def _mistakes(here: Answer, answers: Iterable[tuple[str, Answer | str]], out: str) -> list[str]:
-    found = []
+    mistakes = []
     for address, answer in answers:
         if isinstance(answer, str):
-            found.append(f"node {address} cannot run trials: {answer}")
+            mistakes.append(f"node {address} cannot run trials: {answer}")
             continue
         if answer.version != here.version:
-            found.append(
+            mistakes.append(
                 f"node {address} has nalu_ray {answer.version}, this command {here.version}: "
                 "install the same version on every node"
             )
         elif answer.code != here.code:
-            found.append(
+            mistakes.append(
                 f"node {address} has other code (digest {answer.code}) of nalu_ray "
                 f"{answer.version} than this command ({here.code}): copy the same code to every "
                 "node"
             )
         if not answer.sees:
-            found.append(f"node {address} does not see {out}: {SHARED}")
-    return found
+            mistakes.append(f"node {address} does not see {out}: {SHARED}")
+    return mistakes

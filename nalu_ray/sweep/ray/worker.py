@@ -14,7 +14,6 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.tune.result import DONE
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from nalu_ray.results.store import states
@@ -51,10 +50,10 @@ class Slot(tune.Trainable):
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
         spec = config["spec"]
         bundle = {"CPU": spec["share"], "GPU": spec["gpus"], "memory": spec["memory"]}
-        own = {kind: amount for kind, amount in bundle.items() if amount}
+        needed = {name: amount for name, amount in bundle.items() if amount}
         # the slot itself only waits; the task takes the first bundle, what it starts the others
         return tune.PlacementGroupFactory(
-            [{}, own, *([{"CPU": spec["share"]}] * spec["processes"])]
+            [{}, needed, *([{"CPU": spec["share"]}] * spec["processes"])]
         )
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -76,16 +75,7 @@ class Slot(tune.Trainable):
         self.last_step = report.step
         if report.done:
             self.reports = None
-        return {
-            "step": report.step,
-            "steps": report.steps,
-            "shown": dict(report.shown),
-            "seconds": report.seconds,
-            "resumed": report.resumed,
-            "failed": sorted(report.failed.items()),
-            "messages": list(report.messages),
-            DONE: report.done,
-        }
+        return report.plain()  # with Tune's own key for the end, `done`
 
     def _next(self) -> Report:
         """Returns the task's next report; its end if it was stopped for what it took itself."""
@@ -131,5 +121,5 @@ class Slot(tune.Trainable):
 
 def _gpus_here() -> float:
     here = ray.get_runtime_context().get_node_id()
-    found = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["NodeID"] == here]
-    return float(found[0]) if found else 0.0
+    gpus = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["NodeID"] == here]
+    return float(gpus[0]) if gpus else 0.0
