@@ -200,7 +200,7 @@ def test_rows_without_specifications_are_named(
     fill(store, "identity", identity(1), ["layer"])
     (tmp_path / "identity" / "specs.json").unlink()
     assert report("--out", tmp_path) == 0
-    assert "no specs.json" in capsys.readouterr().err
+    assert "no readable specs.json" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_seen_enough(results: Path, tmp_path: Path) -> None:
