@@ -125,7 +125,7 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
         page.screenshot(path=tmp_path / "job.png")
 
         page.goto(f"{address}/#/actors")
-        slot = page.get_by_text("static: a slot for trials (see the tasks)")
+        slot = page.get_by_text("static: worker")
         expect(slot.first).to_be_visible(timeout=WAIT)
         page.screenshot(path=tmp_path / "actors.png", full_page=True)
     assert (tmp_path / "job.png").stat().st_size > 20_000

@@ -121,7 +121,8 @@ def stored(runs: pd.DataFrame) -> pd.DataFrame:
         (COMPLETED, "train"): 1.0,
     }
     parts = [base.assign(metric=m, split=s, value=value) for (m, s), value in logs.items()]
-    return pd.concat(parts, ignore_index=True).reindex(columns=[*COLUMNS, "model", "operation"])
+    rows = pd.concat(parts, ignore_index=True).reindex(columns=[*COLUMNS, "model", "operation"])
+    return rows.assign(outcome=rows["metric"].where(rows["metric"] == COMPLETED))
 
 
 def test_published_success_rates_are_reproduced() -> None:

@@ -151,7 +151,7 @@ def test_going_back_to_a_saved_state(kind: str, build: Any) -> None:
 def test_states_that_do_not_fit(kind: str, build: Any) -> None:
     algorithm = build(config(kind))
     saved = save(algorithm)
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not the state of"):
         load(algorithm, {})
     with pytest.raises(ValueError, match="state of 9 environments per runner, not 8"):
         load(algorithm, {**saved, "envs": 9})

@@ -132,7 +132,7 @@ def test_ray_gives_the_rows_of_a_local_run_under_readable_names(
     slots = [
         a for a in list_actors(address=cluster, limit=1000, detail=True) if a.class_name == "Slot"
     ]
-    assert {slot.repr_name for slot in slots} == {"fake: a slot for trials (see the tasks)"}
+    assert {slot.repr_name for slot in slots} == {"fake: worker"}
 
 
 def test_failures_are_left_and_only_the_difference_runs(
@@ -281,7 +281,10 @@ def test_a_node_that_comes_with_other_code_ends_the_sweep(
     code, text = call(f"fake layer=a lr=1 seeds=1 --address {cluster} -q", capsys)
     assert code == 3
     assert "has other code" in text
-    assert "than this command (abc): copy the same code to every node; what was finished" in text
+    assert (
+        "than this command (abc): copy the same code to every node; finished trials are stored"
+        in text
+    )
     assert files() == set()
 
 

@@ -94,4 +94,6 @@ def test_a_cluster_that_somebody_fills(
     line, *_ = [line for line in text.splitlines() if line.startswith("waiting for resources: ")]
     job = ray.get_runtime_context().get_job_id()
     assert re.search(r"needs 1 CPU, 0\.\d+ GiB memory; free: 0 CPU, 2 GPU, 8\.00 GiB memory", line)
-    assert line.endswith(f"8.00 GiB memory; held: 2 CPU by job {job} (this process)")
+    # on a busy machine Ray's state service may not answer in time
+    known = rf"2 CPU by job {job} \(this process\)|not known by whom \(\w+\)"
+    assert re.search(rf"8\.00 GiB memory; held: ({known})$", line)

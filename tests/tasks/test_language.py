@@ -248,7 +248,7 @@ def test_settings_of_the_head_reach_it() -> None:
         ({"registers": 0}, "registers\n.*greater than or equal to 1"),
         ({"head_layers": 0}, "head_layers\n.*greater than or equal to 1"),
         ({"loss": "mape"}, "loss"),
-        ({"shared_inputs": True}, "division=fixed shares it"),
+        ({"shared_inputs": True}, "division=fixed shares inputs here"),
         ({"head": "relu"}, "head=relu is not a unit, which combine=recurrent needs"),
     ],
 )
