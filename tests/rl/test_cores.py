@@ -197,7 +197,7 @@ def test_a_nac_by_name_beside_the_lstm_is_the_papers_nac(wiring: Wiring) -> None
 def test_units_are_those_with_a_learning_rate_of_their_own() -> None:
     def units(**settings: Any) -> list[str]:
         core = build_core(NetworkConfig(**settings, **SIZES))
-        return [type(part).__name__ for part in core.units]
+        return [type(part).__name__ for part in core.arithmetic_units]
 
     assert units(variant="lstm") == units(variant="gru") == units(variant="lstm_gru") == []
     assert units(variant="lstm_nac") == units(variant="nac") == ["NAC"]

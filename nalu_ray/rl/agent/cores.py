@@ -65,7 +65,7 @@ class Core(nn.Module):
     features: int
 
     @property
-    def units(self) -> list[nn.Module]:
+    def arithmetic_units(self) -> list[nn.Module]:
         """The arithmetic units, which have a learning rate of their own."""
         return [part for part in self.modules() if isinstance(part, NAC)]
 
@@ -164,7 +164,7 @@ class CellCore(Core):
         self.state_size, self.features = state_size(self.cell), self.cell.out_features
 
     @property
-    def units(self) -> list[nn.Module]:
+    def arithmetic_units(self) -> list[nn.Module]:
         return [self.cell.unit] if isinstance(self.cell, UnitCell) else []
 
     def forward(
@@ -217,7 +217,7 @@ class BesideLSTMCore(LSTMCore):
             self.state_size += state_size(part)
 
     @property
-    def units(self) -> list[nn.Module]:
+    def arithmetic_units(self) -> list[nn.Module]:
         if isinstance(self.part, Cell):
             return [self.part.unit] if isinstance(self.part, UnitCell) else []
         return [self.part]

@@ -113,7 +113,7 @@ class Network(nn.Module):
 
         The weights of a unit are its ``weight``, else its ``W``; a unit without either has none.
         """
-        parts = [part for unit in self.core.units for part in unit.modules()]
+        parts = [part for unit in self.core.arithmetic_units for part in unit.modules()]
         found = [getattr(part, "weight", getattr(part, "W", None)) for part in parts]
         weights = [weight.abs().flatten() for weight in found if isinstance(weight, Tensor)]
         if not weights:

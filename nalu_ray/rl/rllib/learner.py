@@ -85,7 +85,7 @@ class ActorCriticLearner(TorchLearner):
         raise NotImplementedError
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        nac = [part for unit in self.network.core.units for part in unit.parameters()]
+        nac = [part for unit in self.network.core.arithmetic_units for part in unit.parameters()]
         known = set(map(id, nac))
         rest = [part for part in self.network.parameters() if id(part) not in known]
         groups = [
