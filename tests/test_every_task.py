@@ -31,11 +31,18 @@ def _ray(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("cluster")
 
 
+PRESETS_OF_TASKS = [
+    (name, preset)
+    for name in TASKS
+    for preset in dict.fromkeys((*PRESETS, *sweep_of(tasks()[name]).presets))
+]
+
+
 def points(task: Task[Any], preset: str = "smoke") -> list[Point]:
     presets = sweep_of(task).presets
     if preset not in presets and not type(task).__module__.startswith("nalu_ray."):
         pytest.skip(f"{task.name} has no preset {preset}")
-    return expand(presets[preset], task.setting_type, {})  # type: ignore[index]
+    return expand(presets[preset], task.setting_type, {})
 
 
 def finish(task: Task[Any], setting: Setting, seeds: list[int]) -> pd.DataFrame:
@@ -45,8 +52,7 @@ def finish(task: Task[Any], setting: Setting, seeds: list[int]) -> pd.DataFrame:
     return run.rows()
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(("name", "preset"), PRESETS_OF_TASKS)
 def test_every_preset_is_a_valid_sweep(name: str, preset: str) -> None:
     task = tasks()[name]
     found = points(task, preset)

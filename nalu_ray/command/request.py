@@ -89,7 +89,7 @@ def parser() -> cli.Parser:
     add = made.add_argument_group("what to run").add_argument
     add("-h", "--help", action="store_true", help="print this help; with a task, its fields")
     add("--list", action="store_true", help="list the tasks; with a task, its presets")
-    add("--preset", help=f"{', '.join(PRESETS)} (default: laptop)")
+    add("--preset", help=f"{', '.join(PRESETS)} (default: laptop), or another of the task's")
     add(
         "--config",
         type=paths.file,
@@ -173,8 +173,14 @@ def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def unknown_preset(name: str | None) -> list[str]:
-    """Returns the mistake in the name of a shipped preset, if there is one."""
-    return [] if name in (None, *PRESETS) else [did_you_mean("preset", str(name), PRESETS)]
+    """Returns the mistake in the name of a preset that no task has, if there is one."""
+    if name in (None, *PRESETS):
+        return []
+    known = {*PRESETS}
+    for task in registry.tasks().values():
+        with contextlib.suppress(ConfigError):
+            known |= {*sweep_of(task).presets}
+    return [] if name in known else [did_you_mean("preset", str(name), known)]
 
 
 def _unbuildable(task: Task[Any], point: Point) -> list[str]:

@@ -1,7 +1,8 @@
 """Typed settings and the sweeps of ``tune_configs/``: task defaults < YAML preset < command line.
 
 A *setting* is one point of a task's grid, a frozen pydantic model whose fields carry their help
-line. A *sweep file* is plain data: axes, values and seeds for the presets smoke, laptop and paper.
+line. A *sweep file* is plain data: axes, values and seeds of each preset. Every task of this
+package has the presets smoke, laptop and paper; a file may have more.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 
 from nalu_ray import strict_yaml
 from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
@@ -27,12 +28,25 @@ from nalu_ray.task import Setting, Task
 from nalu_ray.values import LARGEST, StrictModel, check_plain
 
 PRESETS = ("smoke", "laptop", "paper")
+"""What every task of this package has."""
+
 MOST_SEEDS = 1_000_000
 MOST_SETTINGS = 10_000
 MOST_RUNS = 1_000_000
 
 _ROUNDING = 0.05  # of n in 1/n, so that 0.33 is a third
 _WHOLE = re.compile(r"[0-9]+")
+_PRESET = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+def _preset_name(name: str) -> str:
+    if not _PRESET.fullmatch(name):
+        raise ValueError("a name of lower-case letters, digits, hyphens and underscores")
+    return name
+
+
+PresetName = Annotated[str, AfterValidator(_preset_name)]
+"""Name of a preset in a sweep file."""
 
 
 class Resources(StrictModel):
@@ -103,7 +117,7 @@ class SweepFile(StrictModel):
     """A whole ``tune_configs/<task>.yaml``."""
 
     task: str
-    presets: dict[Literal["smoke", "laptop", "paper"], Preset]
+    presets: dict[PresetName, Preset]
 
 
 class Point(BaseModel):
