@@ -69,8 +69,11 @@ class SupervisedTask(Task[S]):
 
     def trained(self, setting: S, seeds: int) -> int:
         """Returns the bytes of parameters, gradients and the optimiser's moments."""
-        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
-        return footprint.trained(count, setting.optimiser, seeds)
+        return footprint.trained(self.parameters(setting), setting.optimiser, seeds)
+
+    def parameters(self, setting: S) -> int:
+        """Returns the number of trained parameters per seed."""
+        return footprint.parameters(self.name, setting.id, lambda: self.build(setting))
 
     @abstractmethod
     def sample(self, setting: S, split: str, streams: Streams) -> Batch:
