@@ -1,8 +1,8 @@
 """Typed settings and the sweeps of ``tune_configs/``: task defaults < YAML preset < command line.
 
 A *setting* is one point of a task's grid, a frozen pydantic model whose fields carry their help
-line. A *sweep file* is plain data: axes, values and seeds of each preset. Every task of this
-package has the presets smoke, laptop and paper; a file may have more.
+line. A *sweep file* is plain data: axes, values and seeds for the presets smoke, laptop and paper,
+and for others that the task has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
 from nalu_ray import strict_yaml
 from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
@@ -28,25 +28,14 @@ from nalu_ray.task import Setting, Task
 from nalu_ray.values import LARGEST, StrictModel, check_plain
 
 PRESETS = ("smoke", "laptop", "paper")
-"""What every task of this package has."""
-
+"""Presets that every task has; a task may have more, such as a protocol of the field."""
+PresetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 MOST_SEEDS = 1_000_000
 MOST_SETTINGS = 10_000
 MOST_RUNS = 1_000_000
 
 _ROUNDING = 0.05  # of n in 1/n, so that 0.33 is a third
 _WHOLE = re.compile(r"[0-9]+")
-_PRESET = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-
-
-def _preset_name(name: str) -> str:
-    if not _PRESET.fullmatch(name):
-        raise ValueError("a name of lower-case letters, digits, hyphens and underscores")
-    return name
-
-
-PresetName = Annotated[str, AfterValidator(_preset_name)]
-"""Name of a preset in a sweep file."""
 
 
 class Resources(StrictModel):
@@ -117,7 +106,7 @@ class SweepFile(StrictModel):
     """A whole ``tune_configs/<task>.yaml``."""
 
     task: str
-    presets: dict[PresetName, Preset]
+    presets: dict[PresetName, Preset] = Field(min_length=1)
 
 
 class Point(BaseModel):
