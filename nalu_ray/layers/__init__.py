@@ -26,6 +26,8 @@ from .mlp import MLP, Linear
 from .mlp_unit import MLPUnit
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
+from .nau import NAU
+from .nmu import NMU
 from .nsr import NSR
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
@@ -43,6 +45,8 @@ __all__ = [
     "MLP",
     "NAC",
     "NALU",
+    "NAU",
+    "NMU",
     "NSR",
     "RNN",
     "UGRNN",
