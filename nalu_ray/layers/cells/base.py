@@ -72,7 +72,7 @@ class Cell(nn.Module, ABC):
         return self._step(self._project(x, weights), state, weights)
 
     def with_resets(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads sequences in which the state is reset to 0, where every cell starts.
+        """Reads sequences in which the state is reset to :meth:`initial`.
 
         Args:
             x: (steps, batch, in_features), at least one step.
@@ -82,9 +82,11 @@ class Cell(nn.Module, ABC):
         Returns:
             The outputs of all steps, (steps, batch, out_features), and the last state.
         """
-        weights, outputs = self._weights(), []
-        for projected, kept in zip(self._project(x, weights), keep, strict=True):
-            output, state = self._step(projected, reset(state, kept), weights)
+        weights, start, outputs = self._weights(), self.initial(x.shape[1], x), []
+        for projected, kept in zip(self._project(x, weights), keep != 0, strict=True):
+            # not a product: an infinite state times 0 is NaN
+            state = tuple(_where(kept, *parts) for parts in zip(state, start, strict=True))
+            output, state = self._step(projected, state, weights)
             outputs.append(output)
         return torch.stack(outputs), state
 
@@ -181,14 +183,6 @@ class AffineCell(Cell):
 
     def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
         return nn.functional.linear(x, self.weight_x, self.bias)
-
-
-def reset(state: State, keep: Tensor) -> State:
-    """The state with 0 in the rows where keep, (batch,), is 0."""
-    # not a product: an infinite state times 0 is NaN
-    return tuple(
-        part.masked_fill((keep == 0).reshape(-1, *[1] * (part.dim() - 1)), 0) for part in state
-    )
 
 
 def last(outputs: Tensor) -> Tensor:

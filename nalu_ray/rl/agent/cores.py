@@ -7,7 +7,6 @@ can stand beside the LSTM in the NAC's place.
 
 from __future__ import annotations
 
-import math
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -172,7 +171,7 @@ class CellCore(Core):
     ) -> tuple[Tensor, Tensor]:
         x = torch.cat([vision, self.scale * instruction[..., None]], -1)
         out, last = self.cell.with_resets(x, keep, unpacked(self.cell, state))
-        return out, packed(last)
+        return out, packed(self.cell, last)
 
 
 class BesideLSTMCore(LSTMCore):
@@ -245,7 +244,7 @@ class BesideLSTMCore(LSTMCore):
         if not isinstance(self.part, Cell):
             return self.part(x), state
         value, after = self.part.step(x, unpacked(self.part, state))
-        return value, packed(after)
+        return value, packed(self.part, after)
 
 
 class NACCore(Core):
@@ -300,13 +299,18 @@ def state_size(cell: Cell) -> int:
     return sum(part.numel() for part in cell.initial(1, torch.empty(())))
 
 
-def packed(state: State) -> Tensor:
-    """A cell's state as one tensor, (batch, state_size)."""
-    return torch.cat([part.flatten(1) for part in state], -1)
+def packed(cell: Cell, state: State) -> Tensor:
+    """A cell's state as one tensor, (batch, state_size), that is 0 where the cell starts."""
+    start = cell.initial(1, state[0])
+    parts = [part - begun for part, begun in zip(state, start, strict=True)]
+    return torch.cat([part.flatten(1) for part in parts], -1)
 
 
 def unpacked(cell: Cell, state: Tensor) -> State:
     """The reverse of :func:`packed`."""
-    shapes = [part.shape[1:] for part in cell.initial(1, torch.empty(()))]
-    parts = state.split([math.prod(shape) for shape in shapes], -1)
-    return tuple(part.unflatten(-1, shape) for part, shape in zip(parts, shapes, strict=True))
+    start = cell.initial(1, state)
+    parts = state.split([begun.numel() for begun in start], -1)
+    return tuple(
+        part.unflatten(-1, begun.shape[1:]) + begun
+        for part, begun in zip(parts, start, strict=True)
+    )
