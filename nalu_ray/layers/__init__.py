@@ -18,13 +18,16 @@ from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
+from .gated import GatedNAUNMU, SeparateNALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
+from .mnac import MNAC, LinearMNAC, NACPlus, SigmoidMNAC
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
 from .nmu import NMU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
+from .snmu import SNMU
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
@@ -34,11 +37,13 @@ __all__ = [
     "INITIALISERS",
     "LSTM",
     "MLP",
+    "MNAC",
     "NAC",
     "NALU",
     "NAU",
     "NMU",
     "RNN",
+    "SNMU",
     "UGRNN",
     "CReLU",
     "Cell",
@@ -46,11 +51,16 @@ __all__ = [
     "Conv2d",
     "DigitConvnet",
     "Features",
+    "GatedNAUNMU",
     "Init",
     "LayerEntry",
     "Linear",
+    "LinearMNAC",
     "NACCell",
+    "NACPlus",
     "NALUCell",
+    "SeparateNALU",
+    "SigmoidMNAC",
     "Stack",
     "Stacked",
     "State",
