@@ -19,11 +19,13 @@ from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
+from .gated import GatedNAUNMU, SeparateNALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .kan import KAN
 from .mcfc import MCFC, MulMCFC
 from .mlp import MLP, Linear
 from .mlp_unit import MLPUnit
+from .mnac import MNAC, LinearMNAC, NACPlus, SigmoidMNAC
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
@@ -31,6 +33,7 @@ from .nmu import NMU
 from .nsr import NSR
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
+from .snmu import SNMU
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
@@ -43,12 +46,14 @@ __all__ = [
     "MCFC",
     "MCLSTM",
     "MLP",
+    "MNAC",
     "NAC",
     "NALU",
     "NAU",
     "NMU",
     "NSR",
     "RNN",
+    "SNMU",
     "UGRNN",
     "CReLU",
     "Cell",
@@ -56,16 +61,21 @@ __all__ = [
     "Conv2d",
     "DigitConvnet",
     "Features",
+    "GatedNAUNMU",
     "Init",
     "LayerEntry",
     "Linear",
     "MLPUnit",
     "MulMCFC",
     "MulMCLSTM",
+    "LinearMNAC",
     "NACCell",
+    "NACPlus",
     "NALUCell",
     "SnappingNAC",
     "SnappingPower",
+    "SeparateNALU",
+    "SigmoidMNAC",
     "Stack",
     "Stacked",
     "State",
