@@ -18,26 +18,37 @@ from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
+from .gnalu import GNALU
+from .inalu import INALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
+from .nmru import NMRU
 from .nmu import NMU
+from .npu import NPU, NaiveNPU
+from .nru import NRU
+from .real_npu import ModifiedRealNPU, RealNPU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
     "ACTIVATIONS",
     "DNC",
+    "GNALU",
     "GRU",
+    "INALU",
     "INITIALISERS",
     "LSTM",
     "MLP",
     "NAC",
     "NALU",
     "NAU",
+    "NMRU",
     "NMU",
+    "NPU",
+    "NRU",
     "RNN",
     "UGRNN",
     "CReLU",
@@ -49,8 +60,11 @@ __all__ = [
     "Init",
     "LayerEntry",
     "Linear",
+    "ModifiedRealNPU",
     "NACCell",
     "NALUCell",
+    "NaiveNPU",
+    "RealNPU",
     "Stack",
     "Stacked",
     "State",
