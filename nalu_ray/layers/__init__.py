@@ -11,6 +11,7 @@ from .cells.configured import ConfiguredNALU
 from .cells.dnc import DNC
 from .cells.gru import GRU
 from .cells.lstm import LSTM, lstm_steps
+from .cells.mc_lstm import MCLSTM, MulMCLSTM
 from .cells.nac import NACCell
 from .cells.nalu import NALUCell
 from .cells.rnn import RNN
@@ -21,7 +22,10 @@ from .functional import linear
 from .gnalu import GNALU
 from .inalu import INALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
+from .kan import KAN
+from .mcfc import MCFC, MulMCFC
 from .mlp import MLP, Linear
+from .mlp_unit import MLPUnit
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
@@ -30,7 +34,9 @@ from .nmu import NMU
 from .npu import NPU, NaiveNPU
 from .nru import NRU
 from .real_npu import ModifiedRealNPU, RealNPU
+from .nsr import NSR
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
+from .snapping_nac import SnappingNAC, SnappingPower
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
@@ -40,7 +46,10 @@ __all__ = [
     "GRU",
     "INALU",
     "INITIALISERS",
+    "KAN",
     "LSTM",
+    "MCFC",
+    "MCLSTM",
     "MLP",
     "NAC",
     "NALU",
@@ -49,6 +58,7 @@ __all__ = [
     "NMU",
     "NPU",
     "NRU",
+    "NSR",
     "RNN",
     "UGRNN",
     "CReLU",
@@ -61,10 +71,15 @@ __all__ = [
     "LayerEntry",
     "Linear",
     "ModifiedRealNPU",
+    "MLPUnit",
+    "MulMCFC",
+    "MulMCLSTM",
     "NACCell",
     "NALUCell",
     "NaiveNPU",
     "RealNPU",
+    "SnappingNAC",
+    "SnappingPower",
     "Stack",
     "Stacked",
     "State",
