@@ -33,8 +33,8 @@ from .nmru import NMRU
 from .nmu import NMU
 from .npu import NPU, NaiveNPU
 from .nru import NRU
-from .real_npu import ModifiedRealNPU, RealNPU
 from .nsr import NSR
+from .real_npu import ModifiedRealNPU, RealNPU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
 from .stack import Stack, Stacked, reset_parameters
@@ -70,8 +70,8 @@ __all__ = [
     "Init",
     "LayerEntry",
     "Linear",
-    "ModifiedRealNPU",
     "MLPUnit",
+    "ModifiedRealNPU",
     "MulMCFC",
     "MulMCLSTM",
     "NACCell",
