@@ -20,6 +20,8 @@ from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, registe
 from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
 from .gated import GatedNAUNMU, SeparateNALU
+from .gnalu import GNALU
+from .inalu import INALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .kan import KAN
 from .mcfc import MCFC, MulMCFC
@@ -29,8 +31,12 @@ from .mnac import MNAC, LinearMNAC, NACPlus, SigmoidMNAC
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
+from .nmru import NMRU
 from .nmu import NMU
+from .npu import NPU, NaiveNPU
+from .nru import NRU
 from .nsr import NSR
+from .real_npu import ModifiedRealNPU, RealNPU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
 from .snmu import SNMU
@@ -39,7 +45,9 @@ from .stack import Stack, Stacked, reset_parameters
 __all__ = [
     "ACTIVATIONS",
     "DNC",
+    "GNALU",
     "GRU",
+    "INALU",
     "INITIALISERS",
     "KAN",
     "LSTM",
@@ -50,7 +58,10 @@ __all__ = [
     "NAC",
     "NALU",
     "NAU",
+    "NMRU",
     "NMU",
+    "NPU",
+    "NRU",
     "NSR",
     "RNN",
     "SNMU",
@@ -66,12 +77,15 @@ __all__ = [
     "LayerEntry",
     "Linear",
     "MLPUnit",
+    "ModifiedRealNPU",
     "MulMCFC",
     "MulMCLSTM",
     "LinearMNAC",
     "NACCell",
     "NACPlus",
     "NALUCell",
+    "NaiveNPU",
+    "RealNPU",
     "SnappingNAC",
     "SnappingPower",
     "SeparateNALU",
