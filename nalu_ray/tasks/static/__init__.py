@@ -24,17 +24,20 @@ from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import StaticOperation, axis
-from nalu_ray.tasks.static import data, network
+from nalu_ray.tasks.static import data, madsen, network
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
-PROBLEM = ("inputs", "section", "overlap", "train_range", "test_range")
+PROBLEM = (
+    "inputs", "section", "overlap", "train_range", "test_range", "sets", "test_signs", "threshold",
+)  # fmt: skip
 SETS = (
     "{inputs} inputs, drawn from {train_range} in training and from {test_range} in "
     "extrapolation; a and b are sums of {section} inputs each."
 )
 PAPER = {"inputs": "100"}
+PRESETS = ("*", f"!{madsen.PRESETS}")
 ROWS = axis(get_args(StaticOperation))
 COLUMNS = Axis(
     field="layer",
@@ -79,6 +82,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             },
             solved_below="solved_mse",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
         TableSpec(
@@ -97,8 +101,10 @@ class StaticTask(SupervisedTask[StaticSetting]):
             reference_by=("hidden",),
             solved_below="solved_mse",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
+        *madsen.TABLES,
     )
     figures = (
         FigureSpec(
@@ -114,8 +120,10 @@ class StaticTask(SupervisedTask[StaticSetting]):
             x_label="training step",
             y_label="error (100 = untrained network)",
             log_y=True,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
+        *madsen.FIGURES,
     )
 
     def build(self, setting: StaticSetting) -> nn.Module:
