@@ -19,6 +19,8 @@ from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
+from .gnalu import GNALU
+from .inalu import INALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .kan import KAN
 from .mcfc import MCFC, MulMCFC
@@ -27,8 +29,12 @@ from .mlp_unit import MLPUnit
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
+from .nmru import NMRU
 from .nmu import NMU
+from .npu import NPU, NaiveNPU
+from .nru import NRU
 from .nsr import NSR
+from .real_npu import ModifiedRealNPU, RealNPU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
 from .stack import Stack, Stacked, reset_parameters
@@ -36,7 +42,9 @@ from .stack import Stack, Stacked, reset_parameters
 __all__ = [
     "ACTIVATIONS",
     "DNC",
+    "GNALU",
     "GRU",
+    "INALU",
     "INITIALISERS",
     "KAN",
     "LSTM",
@@ -46,7 +54,10 @@ __all__ = [
     "NAC",
     "NALU",
     "NAU",
+    "NMRU",
     "NMU",
+    "NPU",
+    "NRU",
     "NSR",
     "RNN",
     "UGRNN",
@@ -60,10 +71,13 @@ __all__ = [
     "LayerEntry",
     "Linear",
     "MLPUnit",
+    "ModifiedRealNPU",
     "MulMCFC",
     "MulMCLSTM",
     "NACCell",
     "NALUCell",
+    "NaiveNPU",
+    "RealNPU",
     "SnappingNAC",
     "SnappingPower",
     "Stack",
