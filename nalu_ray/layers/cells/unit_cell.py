@@ -20,7 +20,10 @@ SHAPE = ("in_features", "hidden_features")
 
 
 class UnitCell(Cell):
-    """A unit as a recurrent cell, h_t = unit([x_t, h_{t-1}]), h_0 = 0.
+    """A unit as a recurrent cell, h_t = unit([x_t, h_{t-1}]).
+
+    h_0 is 0, or the unit's ``recurrent_start`` if its class has this attribute: 1 for units that
+    multiply, whose product with 0 would stay 0.
 
     Args:
         in_features: size of the input's last axis.
@@ -40,9 +43,11 @@ class UnitCell(Cell):
         check_count("hidden_features", hidden_features)
         self.in_features, self.out_features = in_features, hidden_features
         self.unit = unit(in_features + hidden_features, hidden_features, **options)
+        self.start = float(getattr(unit, "recurrent_start", 0.0))
 
     def initial(self, batch: int, like: Tensor) -> State:
-        return (like.new_zeros(batch, self.out_features),)
+        """Returns h_0, the same number for every unit of h."""
+        return (like.new_full((batch, self.out_features), self.start),)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         reset_parameters(self.unit, generator)
