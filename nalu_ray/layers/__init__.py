@@ -22,6 +22,8 @@ from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
+from .nau import NAU
+from .nmu import NMU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .stack import Stack, Stacked, reset_parameters
 
@@ -34,6 +36,8 @@ __all__ = [
     "MLP",
     "NAC",
     "NALU",
+    "NAU",
+    "NMU",
     "RNN",
     "UGRNN",
     "CReLU",

@@ -22,8 +22,7 @@ SHAPE = ("in_features", "hidden_features")
 class UnitCell(Cell):
     """A unit as a recurrent cell, h_t = unit([x_t, h_{t-1}]).
 
-    h_0 is 0, or the unit's ``recurrent_start`` if its class has this attribute: 1 for units that
-    multiply, whose product with 0 would stay 0.
+    h_0 is the unit's ``recurrent_start``, where it names one: 1 where it multiplies. Else it is 0.
 
     Args:
         in_features: size of the input's last axis.
@@ -46,7 +45,6 @@ class UnitCell(Cell):
         self.start = float(getattr(unit, "recurrent_start", 0.0))
 
     def initial(self, batch: int, like: Tensor) -> State:
-        """Returns h_0, the same number for every unit of h."""
         return (like.new_full((batch, self.out_features), self.start),)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:

@@ -70,9 +70,10 @@ def test_shapes_and_start(name: str) -> None:
     assert outputs.shape == (BATCH, STEPS, cell.out_features)
     start = cell.initial(BATCH, outputs)
     assert [part.shape for part in state] == [part.shape for part in start]
-    unit = getattr(cell, "unit", None)
-    value = getattr(unit, "recurrent_start", 0.0)  # of units that multiply: 1
-    assert all(len(part) == BATCH and (part == value).all() for part in start)
+    # as the unit says; only a product starts at 1
+    neutral = getattr(getattr(cell, "unit", None), "recurrent_start", 0)
+    assert neutral in (0, 1)
+    assert all(len(part) == BATCH and (part == neutral).all() for part in start)
     given, _ = cell(inputs(BATCH, STEPS, INPUTS), start)
     assert torch.equal(given, outputs)
 
