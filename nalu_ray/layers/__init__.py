@@ -16,7 +16,7 @@ from .cells.nalu import NALUCell
 from .cells.rnn import RNN
 from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
-from .convnet import Conv2d, DigitConvnet, Features
+from .convnet import Conv2d, DigitConvnet, Features, normalised
 from .functional import linear
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .mlp import MLP, Linear
@@ -73,6 +73,7 @@ __all__ = [
     "nalu_output",
     "nalu_sums",
     "names",
+    "normalised",
     "register",
     "register_cell",
     "reset_parameters",

@@ -115,6 +115,14 @@ class TableSpec(_Spec):
     solved_below: str | None = Field(
         None, description="metric that holds each seed's success threshold for the split it is in"
     )
+    solved_like: str | None = Field(
+        None,
+        description="row whose runs say what solved means: a measure below the upper 99 % limit of "
+        "their mean",
+    )
+    where: dict[str, str] = Field(
+        {}, description="setting's field -> value as stored: other rows are not in the table"
+    )
     reference_by: tuple[str, ...] = Field(
         (), description="setting fields that the reference depends on beside the problem"
     )
@@ -152,6 +160,8 @@ class TableSpec(_Spec):
     def _has_columns(self) -> TableSpec:
         if (self.layout == "columns") != (self.columns is None):
             raise ValueError("columns: needed by the layouts blocks and subrows, and only by them")
+        if self.solved_like is not None and self.solved_below is not None:
+            raise ValueError("solved_like: a table has one rule of success; it has solved_below")
         if bool(self.doubtful) != bool(self.doubt):
             raise ValueError("doubt: says what the mark of doubtful cells means, and only that")
         return self

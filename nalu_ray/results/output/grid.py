@@ -196,7 +196,9 @@ def statistics_note(table: Table) -> str:
         note += ", marked * where fewer than six seeds give only their range"
     limit = table.spec.solved_below
     if any(cell.rate for cell in cells):
-        note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
+        like = table.spec.solved_like
+        rule = limit if like is None else f"the upper 99 % limit of the mean of {like}"
+        note += f"; solved: below {rule} at the selected step, with the Wilson 95 % interval"
     if any(cell.difference for cell in cells):
         note += f"; difference: from {_paired_with(table)}, seed by seed"
     return note + "."

@@ -30,21 +30,24 @@ def draw(setting: SeriesSetting, split: str, streams: Streams, target: Target) -
         setting, split, streams: as in :meth:`SupervisedTask.sample`.
         target: maps labels of series, (R, N, T), to their targets, (R, N, outputs).
     """
-    digits = mnist.part(split)
     if split == "train":
-        return training(setting, digits, streams, target)
+        return training(setting, streams, target)
+    digits = mnist.part(split)
     indices = _evaluation(setting, split, streams)
     targets = [target(digits.labels[index]) for index in indices]
     return Batch(tuple(indices), torch.cat(targets, 1))
 
 
 def training(
-    setting: ReaderSetting, digits: mnist.Digits, streams: Streams, target: Target
+    setting: ReaderSetting, streams: Streams, target: Target, among: Tensor | None = None
 ) -> Batch:
-    """Draws training series of some digits, as :func:`draw` says."""
+    """Draws training series, as :func:`draw` says; only of the digits ``among``, (digits,)."""
+    digits = mnist.part("train")
     shape = setting.batch, setting.length
     drawn = (setting.pool,) if setting.pool else shape
-    picked = torch.from_numpy(streams.integers(drawn, 0, len(digits.labels)))
+    count = len(digits.labels if among is None else among)
+    picked = torch.from_numpy(streams.integers(drawn, 0, count))
+    picked = picked if among is None else among[picked]
     if setting.pool is None:
         return Batch((digits.images[picked],), target(digits.labels[picked]))
     index = torch.from_numpy(streams.integers(shape, 0, setting.pool))

@@ -34,6 +34,9 @@ class SequentialSetting(ReaderSetting):
     )
     op: Operation = Field("sum", description="sum of digits 0 to 9, or product of digits 1 to 9")
     length: int = Field(10, ge=1, description="digits of a series in training; product has 2")
+    rz: bool = Field(
+        False, description="add R_z, the unit's penalty `inputs`, to the loss with weight 1"
+    )
     test_series: int = Field(1000, ge=1, description="series of the test set beside single digits")
 
     def built(self) -> Sequence[layers.LayerEntry]:
