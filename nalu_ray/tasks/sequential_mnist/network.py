@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.errors import did_you_mean
 from nalu_ray.tasks._mnist_series.network import ImageReader, ReaderSetting
+from nalu_ray.training.terms import parse
 
 Operation = Literal["sum", "product"]
+RZ = "inputs"  # the units' name of the penalty R_z
 EXACT = "exact"  # the reference: the true accumulator over a convnet that is learned
 
 
@@ -47,6 +49,18 @@ class SequentialSetting(ReaderSetting):
 
     def cell(self, features: int, outputs: int) -> layers.Cell:
         return Exact(self.op) if self.layer == EXACT else super().cell(features, outputs)
+
+    @model_validator(mode="after")
+    def _penalised(self) -> SequentialSetting:
+        """Adds R_z to the penalties, so that ``penalty`` has every term of the loss."""
+        terms = parse(self.penalty or "")
+        if any(term.name == RZ for term in terms) == self.rz:
+            return self
+        if not self.rz:
+            raise ValueError(f"rz must be true: penalty={self.penalty} has {RZ}, which is R_z")
+        every = ";".join(part for part in (self.penalty, f"{RZ}:1") if part)
+        object.__setattr__(self, "penalty", every)
+        return self
 
     @model_validator(mode="after")
     def _without_options(self) -> SequentialSetting:
