@@ -18,7 +18,7 @@ from nalu_ray.errors import did_you_mean, shown
 from nalu_ray.task import Setting, added
 from nalu_ray.training import redraw, terms, updates
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
-from nalu_ray.values import ValueReader, reason, scalar
+from nalu_ray.values import Named, ValueReader, reason, scalar
 
 SINCE = "0.3.0"
 
@@ -258,10 +258,10 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-LayerName = Annotated[str, AfterValidator(_known_layer)]
+LayerName = Annotated[str, AfterValidator(_known_layer), Named(layers.names)]
 """A network of :mod:`nalu_ray.layers` by its registered name."""
 
-CellName = Annotated[str, AfterValidator(_known_cell)]
+CellName = Annotated[str, AfterValidator(_known_cell), Named(layers.cell_names)]
 """A recurrent cell of :mod:`nalu_ray.layers` by its registered name, or any unit."""
 
 Range = Annotated[tuple[float, float], BeforeValidator(split_range), AfterValidator(_ordered)]

@@ -75,8 +75,11 @@ class SupervisedTask(Task[S]):
 
     def trained(self, setting: S, seeds: int) -> int:
         """Returns the bytes of parameters, gradients and the optimiser's moments."""
-        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
-        return footprint.trained(count, setting.optimiser, seeds)
+        return footprint.trained(self.parameters(setting), setting.optimiser, seeds)
+
+    def parameters(self, setting: S) -> int:
+        """Returns the number of trained parameters per seed."""
+        return footprint.parameters(self.name, setting.id, lambda: self.build(setting))
 
     def stopping_split(self) -> str:
         """Returns the split by whose metric the setting's ``stop`` ends a seed early.

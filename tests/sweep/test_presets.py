@@ -432,3 +432,9 @@ def test_a_sweep_file_is_read_as_written(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(yaml.safe_dump(data))
     assert load_sweep("net", file).presets["smoke"] == preset(axes={"lr": [0.1]}, seeds=[4])
+
+
+def test_a_sweep_file_may_have_presets_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("task: net\npresets: {madsen-2_hidden: {axes: {lr: [0.1]}}}")
+    assert load_sweep("net", file).presets["madsen-2_hidden"] == preset(axes={"lr": [0.1]})
