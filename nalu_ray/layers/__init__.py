@@ -17,7 +17,7 @@ from .cells.nalu import NALUCell
 from .cells.rnn import RNN
 from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
-from .convnet import Conv2d, DigitConvnet, Features
+from .convnet import Conv2d, DigitConvnet, Features, normalised
 from .functional import linear
 from .gated import GatedNAUNMU, SeparateNALU
 from .gnalu import GNALU
@@ -112,6 +112,7 @@ __all__ = [
     "nalu_output",
     "nalu_sums",
     "names",
+    "normalised",
     "register",
     "register_cell",
     "reset_parameters",
