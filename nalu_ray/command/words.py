@@ -18,7 +18,9 @@ from nalu_ray.sweep import stdio
 from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.stopping import StoppedError
 from nalu_ray.task import Setting
-from nalu_ray.values import LARGEST, ValueReader, split
+from nalu_ray.values import LARGEST, ValueReader, every, split
+
+ALL = "all"  # layer=all: every value of a field whose values can be listed
 
 
 class Exit(IntEnum):
@@ -186,7 +188,8 @@ def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 class Changes:
     """What ``key=value`` words ask for.
 
-    A comma separates values, but not inside brackets. Values are typed as the task's field is; one
+    A comma separates values, but not inside brackets; ``all`` stands for every value of a field
+    whose values are names. Values are typed as the task's field is; one
     that cannot be is left as written, for :func:`~nalu_ray.sweep.presets.expand` to refuse with
     the others.
     """
@@ -212,5 +215,8 @@ def _values(key: str, text: str, setting_type: type[Setting]) -> list[Any]:
     field, parts = setting_type.model_fields.get(key), split(text)
     if field is None:
         return parts
+    listed = every(field.annotation, field.metadata)
+    if parts == [ALL] and listed and ALL not in listed:
+        return listed
     reader = ValueReader(Annotated[field.annotation, field])
     return [reader.read_or_leave(part) for part in parts]

@@ -11,6 +11,7 @@ from .cells.configured import ConfiguredNALU
 from .cells.dnc import DNC
 from .cells.gru import GRU
 from .cells.lstm import LSTM, lstm_steps
+from .cells.mc_lstm import MCLSTM, MulMCLSTM
 from .cells.nac import NACCell
 from .cells.nalu import NALUCell
 from .cells.rnn import RNN
@@ -20,13 +21,18 @@ from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
 from .gated import GatedNAUNMU, SeparateNALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
+from .kan import KAN
+from .mcfc import MCFC, MulMCFC
 from .mlp import MLP, Linear
+from .mlp_unit import MLPUnit
 from .mnac import MNAC, LinearMNAC, NACPlus, SigmoidMNAC
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
 from .nmu import NMU
+from .nsr import NSR
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
+from .snapping_nac import SnappingNAC, SnappingPower
 from .snmu import SNMU
 from .stack import Stack, Stacked, reset_parameters
 
@@ -35,13 +41,17 @@ __all__ = [
     "DNC",
     "GRU",
     "INITIALISERS",
+    "KAN",
     "LSTM",
+    "MCFC",
+    "MCLSTM",
     "MLP",
     "MNAC",
     "NAC",
     "NALU",
     "NAU",
     "NMU",
+    "NSR",
     "RNN",
     "SNMU",
     "UGRNN",
@@ -56,11 +66,16 @@ __all__ = [
     "LayerEntry",
     "Linear",
     "LinearMNAC",
+    "MLPUnit",
+    "MulMCFC",
+    "MulMCLSTM",
     "NACCell",
     "NACPlus",
     "NALUCell",
     "SeparateNALU",
     "SigmoidMNAC",
+    "SnappingNAC",
+    "SnappingPower",
     "Stack",
     "Stacked",
     "State",
