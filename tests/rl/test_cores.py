@@ -34,6 +34,9 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "cell": ({"variant": "gru"}, 5),
     "unit": ({"variant": "nalu"}, 5),
     "cell with spare state": ({"variant": "mul_mc_lstm"}, 6),
+    # its cell starts at 1, and the core's state at 0 all the same
+    "product": ({"variant": "nmu", "instruction_scale": 0.1}, 5),
+    "product, accumulator": ({"variant": "lstm_nmu", "nac_units": 1, "instruction_scale": 0.1}, 11),
     "unit, instruction": ({"variant": "lstm_nalu", "wiring": "instruction", "nac_units": 3}, 10),
     "unit, feedback": ({"variant": "lstm_nsr", "wiring": "feedback", "nac_units": 2}, 10),
     "unit, accumulator": ({"variant": "lstm_nalu", "wiring": "accumulator", "nac_units": 2}, 12),
@@ -116,6 +119,21 @@ def test_a_reset_is_a_fresh_start(core: Core) -> None:
     torch.testing.assert_close(last, fresh_last)
     unbroken, _ = core(vision, told, ones(), state(core))
     assert (unbroken[3:] - out[3:]).abs().max() > 1e-6
+
+
+def test_a_product_starts_at_one() -> None:
+    core = build_core(NetworkConfig(variant="nmu", **SIZES)).double()
+    with torch.no_grad():
+        core.cell.unit.W.copy_(torch.eye(HIDDEN, VISION + 1 + HIDDEN).roll(VISION + 1, 1))
+        core.cell.unit.W[0, 0] = 1  # the first unit multiplies the first number of the vision
+    vision, told = row()
+    keep = ones()
+    keep[4] = 0
+    out, last = core(vision, told, keep, torch.zeros(BATCH, HIDDEN).double())
+    wanted = torch.cat([vision[:4, :, 0].cumprod(0), vision[4:, :, 0].cumprod(0)])
+    torch.testing.assert_close(out[..., 0], wanted)
+    assert (out[..., 1:] == 1).all()
+    torch.testing.assert_close(last, out[-1] - 1)
 
 
 def test_environments_do_not_mix(core: Core) -> None:

@@ -72,7 +72,7 @@ class Cell(nn.Module, ABC):
         return self._step(self._project(x, weights), state, weights)
 
     def with_resets(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads sequences in which the state is reset to :meth:`initial`.
+        """Reads sequences in which the state is reset to its start.
 
         Args:
             x: (steps, batch, in_features), at least one step.
@@ -82,11 +82,9 @@ class Cell(nn.Module, ABC):
         Returns:
             The outputs of all steps, (steps, batch, out_features), and the last state.
         """
-        weights, start, outputs = self._weights(), self.initial(x.shape[1], x), []
-        for projected, kept in zip(self._project(x, weights), keep != 0, strict=True):
-            # not a product: an infinite state times 0 is NaN
-            state = tuple(_where(kept, *parts) for parts in zip(state, start, strict=True))
-            output, state = self._step(projected, state, weights)
+        weights, outputs, start = self._weights(), [], self.initial(1, x)
+        for projected, kept in zip(self._project(x, weights), keep, strict=True):
+            output, state = self._step(projected, reset(state, kept, start), weights)
             outputs.append(output)
         return torch.stack(outputs), state
 
@@ -183,6 +181,12 @@ class AffineCell(Cell):
 
     def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
         return nn.functional.linear(x, self.weight_x, self.bias)
+
+
+def reset(state: State, keep: Tensor, start: State) -> State:
+    """The state with that of ``start``, (1, ...), in the rows where keep, (batch,), is 0."""
+    # not a product: an infinite state times 0 is NaN
+    return tuple(_where(keep != 0, part, first) for part, first in zip(state, start, strict=True))
 
 
 def last(outputs: Tensor) -> Tensor:

@@ -300,17 +300,15 @@ def state_size(cell: Cell) -> int:
 
 
 def packed(cell: Cell, state: State) -> Tensor:
-    """A cell's state as one tensor, (batch, state_size), that is 0 where the cell starts."""
-    start = cell.initial(1, state[0])
-    parts = [part - begun for part, begun in zip(state, start, strict=True)]
-    return torch.cat([part.flatten(1) for part in parts], -1)
+    """A cell's state as one tensor, (batch, state_size), less its start: a core's starts as 0."""
+    starts = cell.initial(1, state[0])
+    parts = zip(state, starts, strict=True)
+    return torch.cat([(part - start).flatten(1) for part, start in parts], -1)
 
 
 def unpacked(cell: Cell, state: Tensor) -> State:
     """The reverse of :func:`packed`."""
-    start = cell.initial(1, state)
-    parts = state.split([begun.numel() for begun in start], -1)
-    return tuple(
-        part.unflatten(-1, begun.shape[1:]) + begun
-        for part, begun in zip(parts, start, strict=True)
-    )
+    starts = cell.initial(1, state)
+    parts = state.split([start.numel() for start in starts], -1)
+    pairs = zip(parts, starts, strict=True)
+    return tuple(part.unflatten(-1, start.shape[1:]) + start for part, start in pairs)
