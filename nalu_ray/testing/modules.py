@@ -201,7 +201,8 @@ def check_bounds(build: Build) -> None:
                 place = f"{where}.bounds[{name!r}]".lstrip(".")
                 require(name in own, f"{place}: no such parameter of the module: {', '.join(own)}")
                 require(low < high, f"{place}: ({low}, {high}) is empty")
-                least, most = float(own[name].min()), float(own[name].max())
+                values = own[name].detach()
+                least, most = float(values.min()), float(values.max())
                 inside = low <= least and most <= high
                 require(inside, f"{place}: starts in [{least:g}, {most:g}], not [{low}, {high}]")
 

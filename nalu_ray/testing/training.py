@@ -71,7 +71,6 @@ def check_kept_in_bounds(build: Build) -> None:
 CHECKS: dict[str, Callable[[Build], None]] = {
     "block": check_block,
     "resume": check_resume,
-    "kept_in_bounds": check_kept_in_bounds,
 }
 
 

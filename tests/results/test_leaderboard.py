@@ -33,8 +33,8 @@ TABLES = leaderboard.tables(
     presets=("madsen*",),
     publication=Publication(
         source="Somebody (2020)",
-        values=(PublishedValue(row="add", column="nau", measure="rate", text="100%"),),
-    ).transposed(),
+        values=(PublishedValue(row="nau", column="add", measure="rate", text="100%"),),
+    ),
 )
 FIELDS = ["layer", "op", "lr"]
 

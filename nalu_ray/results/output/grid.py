@@ -222,7 +222,7 @@ def statistics_note(table: Table) -> str:
     medians = any(cell.median is not None for cell in cells)
     note = "Over the seeds of each cell's setting"
     note += ": median [95 % interval between order statistics]" * medians
-    intervals = [cell.confidence for cell in cells]
+    intervals = [cell.confidence for cell in cells if cell.median is not None]
     intervals += [cell.difference.confidence for cell in cells if cell.difference]
     if any((confidence or 0) < 0.95 for confidence in intervals):
         note += ", marked * where fewer than six seeds give only their range"
