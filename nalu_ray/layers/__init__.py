@@ -11,6 +11,7 @@ from .cells.configured import ConfiguredNALU
 from .cells.dnc import DNC
 from .cells.gru import GRU
 from .cells.lstm import LSTM, lstm_steps
+from .cells.mc_lstm import MCLSTM, MulMCLSTM
 from .cells.nac import NACCell
 from .cells.nalu import NALUCell
 from .cells.rnn import RNN
@@ -19,12 +20,17 @@ from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, registe
 from .convnet import Conv2d, DigitConvnet, Features
 from .functional import linear
 from .initialisers import INITIALISERS, Init, check_init, initialise
+from .kan import KAN
+from .mcfc import MCFC, MulMCFC
 from .mlp import MLP, Linear
+from .mlp_unit import MLPUnit
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
 from .nmu import NMU
+from .nsr import NSR
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
+from .snapping_nac import SnappingNAC, SnappingPower
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
@@ -32,12 +38,16 @@ __all__ = [
     "DNC",
     "GRU",
     "INITIALISERS",
+    "KAN",
     "LSTM",
+    "MCFC",
+    "MCLSTM",
     "MLP",
     "NAC",
     "NALU",
     "NAU",
     "NMU",
+    "NSR",
     "RNN",
     "UGRNN",
     "CReLU",
@@ -49,8 +59,13 @@ __all__ = [
     "Init",
     "LayerEntry",
     "Linear",
+    "MLPUnit",
+    "MulMCFC",
+    "MulMCLSTM",
     "NACCell",
     "NALUCell",
+    "SnappingNAC",
+    "SnappingPower",
     "Stack",
     "Stacked",
     "State",

@@ -106,7 +106,7 @@ class SweepFile(StrictModel):
     """A whole ``tune_configs/<task>.yaml``."""
 
     task: str
-    presets: dict[PresetName, Preset] = Field(min_length=1)
+    presets: dict[PresetName, Preset]
 
 
 class Point(BaseModel):

@@ -27,7 +27,7 @@ def of(task: Task[Any], preset: str, **words: list[Any]) -> dict[tuple[str, ...]
 def test_a_preset_as_it_is_changes_nothing(name: str) -> None:
     task = registry.task(name)
     known = members(task)
-    assert set(known) == {"smoke", "laptop", "paper"}
+    assert {"smoke", "laptop", "paper"} <= set(known)
     for preset in ("smoke", "laptop"):
         assert not any(of(task, preset).values())
         assert len(known[preset]) == len(set(known[preset]))

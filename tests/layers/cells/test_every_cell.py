@@ -18,6 +18,8 @@ INPUTS, HIDDEN, BATCH, STEPS = 3, 4, 4, 5
 LENGTHS = torch.tensor([STEPS, 0, 2, 1])
 SMALL: dict[str, dict[str, Any]] = {
     "dnc": {"slots": 4, "width": 3, "reads": 2},
+    # as published: without the gate, the sum of the outputs is that of the inputs and has no slope
+    "mc_lstm": {"auxiliary": 1, "cumulative": False},
     "nalu_lstm": {"registers": 3, "view": "sign"},
 }
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
