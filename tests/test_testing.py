@@ -14,6 +14,7 @@ from nalu_ray import layers, testing
 from nalu_ray.registry import task
 from nalu_ray.testing import TASK_CHECKS, UNIT_CHECKS, of_layer, of_unit
 from nalu_ray.testing.chosen import VARIABLE, chosen_layers, chosen_tasks
+from nalu_ray.training import updates
 
 
 class Good(nn.Module):
@@ -142,6 +143,22 @@ def test_what_is_wrong_is_said(unit: type[nn.Module], check: str, message: str) 
 def test_a_branch_on_values_cannot_be_stacked(check: str) -> None:
     with pytest.raises(RuntimeError, match=r"[Dd]ata-dependent"):
         UNIT_CHECKS[check](of_unit(Branches))
+
+
+def test_a_loop_that_forgets_bounds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    UNIT_CHECKS["kept_in_bounds"](of_unit(Good))
+    monkeypatch.setattr(updates.Updates, "constrain", lambda self: None)
+    with pytest.raises(AssertionError, match=r"W is in \[.*\] after step 1, not \[-1\.0, 1\.0\]"):
+        UNIT_CHECKS["kept_in_bounds"](of_unit(Good))
+
+
+def test_a_unit_runs_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    for name in UNIT_CHECKS:
+        monkeypatch.setitem(UNIT_CHECKS, name, lambda build, name=name: seen.append(name))
+    testing.check_unit(Good)
+    testing.check_layer("nac")
+    assert seen == [*UNIT_CHECKS] * 2
 
 
 def test_options_reach_the_unit_and_unknown_layers_are_refused() -> None:
