@@ -128,12 +128,17 @@ def captions(table: Table) -> tuple[str, ...]:
         sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
     sentences += [text for text in (_given(table), table.budgets, _tuned(table)) if text]
     if any(cell.published for cell in table.cells.values()):
-        source = spec.publication and spec.publication.source
-        sentences.append(f"In parentheses: {source or f'table {spec.number} of {PAPER}'}.")
+        sentences.append(f"In parentheses: {source(table)}.")
     if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
         sentences.append(f"{DOUBTED}: {spec.doubt}.")
     sentences.append("Bold: best of ours, ties included. –: not run.")
     return tuple(sentences)
+
+
+def source(table: Table) -> str:
+    """Returns where the published values of a table are from."""
+    spec = table.spec
+    return spec.publication.source if spec.publication else f"table {spec.number} of {PAPER}"
 
 
 def _given(table: Table) -> str:
