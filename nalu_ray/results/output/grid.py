@@ -199,14 +199,22 @@ def statistics(table: Table) -> Plain:
 
     Columns: row, column and measure; seeds; median with its 95 % interval; difference from another
     model with its 95 % interval; solved seeds with the Wilson interval of their rate; the step at
-    which they were first solved; lost seeds; setting.
+    which they were first solved; lost seeds; setting. A step of first success whose rate is in the
+    table has no line of its own, as the rate's line says the same.
     """
-    several = len(table.spec.measures) > 1
+    measures = table.spec.measures
+    rates = {(m.metric, m.split) for m in measures.values() if m.statistic == "rate"}
+    keys = [
+        key
+        for key, m in measures.items()
+        if m.statistic != "solved_at" or (m.metric, m.split) not in rates
+    ]
+    several = len(keys) > 1
     keyed = [
         (row, column, key, table.cells[row.key, column.key, key])
         for row in table.rows
         for column in table.columns
-        for key in table.spec.measures
+        for key in keys
         if table.cells[row.key, column.key, key].n and RANDOM not in (row.key, column.key)
     ]
     columns: dict[str, list[str]] = {table.spec.rows.field: [row.label for row, *_ in keyed]}
