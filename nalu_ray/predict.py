@@ -70,7 +70,7 @@ class TextReader(Protocol):
 
 
 @runtime_checkable
-class ImageReader(Protocol):
+class SeriesReader(Protocol):
     """A task whose networks read series of images."""
 
     name: str
@@ -110,7 +110,7 @@ def _predict(argv: Sequence[str] | None) -> int:
     setting = _setting(task, model)
     known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
     print(f"{printable(path)}: {describe(known)}")
-    if isinstance(task, ImageReader):
+    if isinstance(task, SeriesReader):
         examples = _series(task, setting, model, options.examples)
         for series in examples:
             print("\n".join(traces.series_lines(series)))
@@ -131,7 +131,7 @@ def _predict(argv: Sequence[str] | None) -> int:
     return Exit.DONE
 
 
-def _series(task: ImageReader, setting: Setting, model: Model, count: int) -> list[traces.Series]:
+def _series(task: SeriesReader, setting: Setting, model: Model, count: int) -> list[traces.Series]:
     try:
         task.prepare()
     except RuntimeError as error:
@@ -185,7 +185,7 @@ def _parser() -> Parser:
 
 def _checked(
     options: argparse.Namespace, unknown: Sequence[str]
-) -> tuple[TextReader | ImageReader, list[str], dict[str, str]]:
+) -> tuple[TextReader | SeriesReader, list[str], dict[str, str]]:
     """Returns the task, the words to read and the ``field=value`` pairs.
 
     Raises:
@@ -194,7 +194,7 @@ def _checked(
     mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
     name, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
     askable = {
-        key: task for key, task in tasks().items() if isinstance(task, TextReader | ImageReader)
+        key: task for key, task in tasks().items() if isinstance(task, TextReader | SeriesReader)
     }
     wanted, wrong = assignments([word for word in words if "=" in word])
     mistakes += wrong
@@ -203,7 +203,7 @@ def _checked(
     task = askable.get(name)
     if task is None:
         mistakes.append(did_you_mean("task to ask", name, askable))
-    elif isinstance(task, ImageReader):
+    elif isinstance(task, SeriesReader):
         mistakes += [f"{word}: {name} reads images, not words" for word in text.split()]
     elif text or options.figure is None:
         try:
@@ -220,7 +220,7 @@ def _checked(
 
 
 def _model(
-    options: argparse.Namespace, task: TextReader | ImageReader, wanted: dict[str, str]
+    options: argparse.Namespace, task: TextReader | SeriesReader, wanted: dict[str, str]
 ) -> tuple[str, Model]:
     from nalu_ray.training import checkpoints  # noqa: PLC0415 (keeps --help quick)
 
@@ -236,11 +236,11 @@ def _model(
         raise ConfigError([str(error)]) from error
 
 
-def _setting(task: TextReader | ImageReader, model: Model) -> Setting:
+def _setting(task: TextReader | SeriesReader, model: Model) -> Setting:
     return task.setting_type.model_validate(model.setting)
 
 
-def _misfit(task: TextReader | ImageReader, model: Model) -> str | None:
+def _misfit(task: TextReader | SeriesReader, model: Model) -> str | None:
     """Returns why a model cannot be used (another version, or damaged), or None if it can."""
     import torch  # noqa: PLC0415 (keeps --help quick)
 

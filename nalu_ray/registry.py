@@ -46,6 +46,11 @@ def names() -> list[str]:
     return sorted(_sources()[0])
 
 
+def module_of(name: str) -> str:
+    """Returns the module of a task among :func:`names`, without loading it."""
+    return _sources()[0][name].module
+
+
 def tasks() -> dict[str, Task[Any]]:
     """Returns every task that can be loaded, by name, in the paper's order."""
     return everything().tasks
@@ -150,6 +155,8 @@ def _axes(task: Task[Any]) -> Iterator[tuple[str, str]]:
             axis = getattr(spec, part, None)
             if axis is not None:
                 yield f"{spec.name}.{part}", axis.field
+        if isinstance(spec, FigureSpec) and spec.swept is not None:
+            yield f"{spec.name}.x", spec.swept
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -12,9 +12,11 @@ from rich.console import Console
 
 from nalu_ray.command.words import Exit, Parser, guarded
 from nalu_ray.errors import ConfigError, did_you_mean
+from nalu_ray.results.output import leaderboard
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, present
+from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
@@ -74,6 +76,13 @@ def _parser() -> Parser:
         help="folder to write to (default: OUT/report, or ./report if --out is a URI)",
     )
     add(
+        "--published",
+        metavar="FILE",
+        type=Path,
+        help="CSV of published values to stand beside ours, columns table, row, column, measure, "
+        "value: docs/leaderboard.md",
+    )
+    add(
         "--html", action="store_true", help="write one page, report.html, instead of separate files"
     )
     return parser
@@ -86,6 +95,9 @@ def _unknown(word: str) -> str:
 def _report(arguments: argparse.Namespace) -> int:
     store = Store(arguments.out)
     tasks = _load(store, _names(store, arguments.task))
+    if arguments.published:
+        values = _published(store, arguments.published)
+        tasks = [stored.with_published(values) for stored in tasks]
     uri = "://" in arguments.out
     target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
     form: str | None = arguments.format
@@ -98,8 +110,12 @@ def _report(arguments: argparse.Namespace) -> int:
         if form or not arguments.html:
             written += stored.save_tables(target, (form,) if form else SAVED)
             written += stored.save_figures(target)
+    board = leaderboard.tables(tasks)
+    if board and (form or not arguments.html):
+        written.append(write_text(target / "leaderboard.md", leaderboard.page(board)))
     if arguments.html:
-        chapters = [stored.chapter(store) for stored in tasks]
+        chapters = [leaderboard.chapter(board)] if board else []
+        chapters += [stored.chapter(store) for stored in tasks]
         written.append(write_text(target / "report.html", page(chapters)))
     # what another program reads stays free of anything else
     print(count(written, target), file=sys.stderr if form else sys.stdout)
@@ -113,6 +129,23 @@ def _names(store: Store, task: str | None) -> list[str]:
     if task is not None and task not in names:
         raise ConfigError([f"{did_you_mean('task', task, names)} (stored in {store.out})"])
     return names if task is None else [task]
+
+
+def _published(store: Store, file: Path) -> dict[str, Publication]:
+    """Reads a file of published values for tables and figures of stored tasks.
+
+    Raises:
+        ConfigError: it cannot be read, a line is wrong, or no stored task has the table.
+    """
+    values = read(file)
+    specs = [specs for task in store.tasks() if (specs := store.specs(task)) is not None]
+    known = {table.name for each in specs for table in each.tables}
+    known |= {figure.name for each in specs for figure in each.figures}
+    if unknown := [name for name in values if name not in known]:
+        raise ConfigError(
+            [f"{file}: {did_you_mean('table or figure', name, known)}" for name in unknown]
+        )
+    return values
 
 
 def _load(store: Store, names: Sequence[str]) -> list[Stored]:

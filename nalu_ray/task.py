@@ -216,6 +216,10 @@ class Task(ABC, Generic[S]):
         """
         return 0
 
+    def parameters(self, setting: S) -> int | None:
+        """Returns the number of trained parameters per seed; None if it is not known."""
+        return None
+
     def processes(self, setting: S) -> int:
         """Returns the number of processes that a trial starts; they share its CPUs."""
         return 0
@@ -245,7 +249,7 @@ class Task(ABC, Generic[S]):
 
 
 def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
-    """Adds the registered labels of layers that an axis over layers does not list."""
+    """Adds, to an axis over layers, what the registry says of them: labels, and what is given."""
     of_layers = {
         name: axis for name in axes if (axis := getattr(spec, name)) and axis.field == "layer"
     }
@@ -253,8 +257,11 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
         return spec
     from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
 
-    labels = {name: layers.get_cell(name).label for name in layers.cell_names()}
-    labels |= {name: layers.get(name).label for name in layers.names()}
+    entries = [*map(layers.get_cell, layers.cell_names()), *map(layers.get, layers.names())]
+    known = {
+        "more": {entry.name: entry.label for entry in entries},
+        "given": {entry.name: entry.given for entry in entries if entry.given},
+    }
     return spec.model_copy(
-        update={name: axis.model_copy(update={"more": labels}) for name, axis in of_layers.items()}
+        update={name: axis.model_copy(update=known) for name, axis in of_layers.items()}
     )

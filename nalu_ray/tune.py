@@ -47,6 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: list[str]) -> int:
+    # from the start, so that warnings of another package's units are passed on as they load
+    with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
+        return _command(argv)
+
+
+def _command(argv: list[str]) -> int:
     options, unknown = parser().parse_known_intermixed_args(argv)
     name, _ = task_and_words(options.words)
     if options.help:
@@ -59,13 +65,12 @@ def _main(argv: list[str]) -> int:
         print(sweep_yaml(request.task.name, request.preset, request.sweep), end="")
         return Exit.DONE
     console = screen.console()
-    with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
-        if options.dry_run:
-            plan = _Planner(request).plan(_expected(request))
-            _print(console, screen.describe_plan(plan, request.preset))
-            _print(console, list(screen.list_trials(plan, options.verbose)))
-            return Exit.DONE
-        return _run(request, console)
+    if options.dry_run:
+        plan = _Planner(request).plan(_expected(request))
+        _print(console, screen.describe_plan(plan, request.preset))
+        _print(console, list(screen.list_trials(plan, options.verbose)))
+        return Exit.DONE
+    return _run(request, console)
 
 
 def _list(name: str | None, preset: str) -> int:

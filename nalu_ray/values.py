@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -71,6 +72,26 @@ def _leaves(kind: Any) -> Iterator[Any]:
     yield from (leaf for part in parts for leaf in _leaves(part))
     if not get_args(kind):
         yield kind
+
+
+@dataclass(frozen=True)
+class Named:
+    """In a field's ``Annotated``: the values are names, all of which ``names`` lists."""
+
+    names: Callable[[], Sequence[str]]
+
+
+def every(kind: Any, metadata: Sequence[Any]) -> list[Any] | None:
+    """Returns all values of a field's type; None if they cannot be listed.
+
+    Args:
+        kind: the type.
+        metadata: what its ``Annotated`` says beside it.
+    """
+    for item in metadata:
+        if isinstance(item, Named):
+            return list(item.names())
+    return list(get_args(kind)) if get_origin(kind) is Literal else None
 
 
 class ValueReader:

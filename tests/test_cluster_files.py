@@ -190,7 +190,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "another image each day": (
         AWS,
         put(f"{SPOT}.node_config.ImageId", "resolve:ssm:/aws/service/x/latest/ami-id"),
-        f"{SPOT}.node_config.ImageId='resolve:ssm:/aws/service/x/latest/ami-id': it changes over time",
+        f"{SPOT}.node_config.ImageId='resolve:ssm:/aws/service/x/latest/ami-id': it changes",
     ),
     "open metadata": (
         AWS,

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nalu_ray import registry
 from nalu_ray.command import words as cli
 from nalu_ray.command.screen import resolved
-from nalu_ray.errors import ConfigError, did_you_mean, explain, printable
+from nalu_ray.errors import ConfigError, did_you_mean, explain, printable, shown
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep.machine import OPEN_FILES, OPEN_FILES_LOCAL, raise_open_files
@@ -26,7 +26,8 @@ Runs a task's sweep and prints its tables. Stored seeds are not run again: rerun
 resume, or a larger one to run only the difference.
 
 The sweep is a preset of tune_configs/<task>.yaml. Override its fields with field=value; commas make
-a grid: layer=nac,nalu op=add,mul. seeds=100 means seeds 0 to 99, seeds=3,7 means seeds 3 and 7.
+a grid: layer=nac,nalu op=add,mul. layer=all means every layer. seeds=100 means seeds 0 to 99,
+seeds=3,7 means seeds 3 and 7.
 """
 EXAMPLES = """\
 examples:
@@ -48,6 +49,7 @@ examples:
 exit codes: 0 success, 1 some seeds failed, 2 wrong usage or input, 3 stopped by storage or Ray
 (rerun the same command to resume), 130 Ctrl-C, 143 terminated
 """
+PRESET_WORD = "preset="
 # flag -> the package that it needs, and the name in the help
 LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
@@ -90,7 +92,7 @@ def parser() -> cli.Parser:
     add = made.add_argument_group("what to run").add_argument
     add("-h", "--help", action="store_true", help="print this help; with a task, its fields")
     add("--list", action="store_true", help="list the tasks; with a task, its presets")
-    add("--preset", help=f"{', '.join(PRESETS)} (default: laptop)")
+    add("--preset", help=f"{', '.join(PRESETS)} or another of the task (default: laptop)")
     add(
         "--config",
         type=paths.file,
@@ -138,8 +140,9 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
     """
     mistakes = _Mistakes()
     mistakes += [parser().unknown(word) for word in unknown if word[0] == "-"]
-    mistakes += _contradictions(options)
     name, words = task_and_words([*options.words, *(word for word in unknown if word[0] != "-")])
+    mistakes += _take_preset(options, words)
+    mistakes += _contradictions(options)
     task = sweep = store = flags = None
     with mistakes.collecting():
         task = registry.task(name) if name else _no_task()
@@ -173,9 +176,27 @@ def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:
     return None, words
 
 
+def _take_preset(options: Any, words: list[str]) -> list[str]:
+    """Moves the word ``preset=NAME`` to the flag; returns the mistake if both name presets."""
+    given = [word for word in words if word.startswith(PRESET_WORD)]
+    for word in given:
+        words.remove(word)
+        name = word.removeprefix(PRESET_WORD)
+        if options.preset not in (None, name):
+            return [f"preset={shown(name)}: the preset is already {shown(options.preset)}"]
+        options.preset = name
+    return []
+
+
 def unknown_preset(name: str | None) -> list[str]:
-    """Returns the mistake in the name of a shipped preset, if any."""
-    return [] if name in (None, *PRESETS) else [did_you_mean("preset", str(name), PRESETS)]
+    """Returns the mistake in the name of a preset that no task has, if any."""
+    if name in (None, *PRESETS):
+        return []
+    shipped: set[str] = set(PRESETS)
+    for task in registry.tasks().values():
+        with contextlib.suppress(ConfigError):  # the task's own command reports it
+            shipped |= sweep_of(task).presets.keys()
+    return [] if name in shipped else [did_you_mean("preset", str(name), sorted(shipped))]
 
 
 def _unbuildable(task: Task[Any], point: Point) -> list[str]:

@@ -115,7 +115,7 @@ def _table(*columns: str) -> Table:
 
 def _size(task: Task[Any], preset: str, capacity: Capacity) -> list[str]:
     try:
-        sweep = sweep_of(task).presets[preset]  # type: ignore[index]
+        sweep = sweep_of(task).presets[preset]
     except (ConfigError, KeyError):
         return ["no such sweep"]
     points = expand(sweep, task.setting_type, {})

@@ -18,7 +18,9 @@ from nalu_ray.sweep import stdio
 from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.stopping import StoppedError
 from nalu_ray.task import Setting
-from nalu_ray.values import LARGEST, ValueReader, split
+from nalu_ray.values import LARGEST, ValueReader, every, split
+
+ALL = "all"  # layer=all: every value of a field whose values can be listed
 
 
 class Exit(IntEnum):
@@ -192,9 +194,9 @@ def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 class Changes:
     """The values and seeds in ``key=value`` words.
 
-    A comma outside of brackets separates values. Values get the type of the task's field. A value
-    that does not fit stays as written, and :func:`~nalu_ray.sweep.presets.expand` reports it with
-    all other mistakes.
+    A comma outside of brackets separates values, and ``all`` stands for every value of a field of
+    names. Values get the type of the task's field. A value that does not fit stays as written, and
+    :func:`~nalu_ray.sweep.presets.expand` reports it with all other mistakes.
 
     Attributes:
         values: values by field.
@@ -223,5 +225,8 @@ def _values(key: str, text: str, setting_type: type[Setting]) -> list[Any]:
     field, parts = setting_type.model_fields.get(key), split(text)
     if field is None:
         return parts
+    listed = every(field.annotation, field.metadata)
+    if parts == [ALL] and listed and ALL not in listed:
+        return listed
     reader = ValueReader(Annotated[field.annotation, field])
     return [reader.read_or_leave(part) for part in parts]

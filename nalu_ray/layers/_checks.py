@@ -25,6 +25,12 @@ def check_finite(field: str, value: object) -> None:
         raise ValueError(f"{field} must be a finite number, got {value!r}")
 
 
+def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{field} must be one of {', '.join(choices)}, got {value!r}")
+
+
 def is_finite(value: object) -> TypeGuard[Real]:
     """Whether ``value`` is a number, and neither infinite nor NaN."""
     return isinstance(value, Real) and math.isfinite(value)

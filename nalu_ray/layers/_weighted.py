@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count
+from .initialisers import Init, check_init, initialise
 
 
 def within(weight: Tensor, low: float, high: float) -> Tensor:
@@ -32,9 +33,12 @@ class Weighted(nn.Module):
 
     Attributes:
         bounds: for each bounded parameter, the limits that training keeps it within.
+        recurrent_start: the state that the unit's cell starts from: 0 where the unit adds, 1 where
+            it multiplies.
     """
 
     bounds: ClassVar[dict[str, tuple[float, float]]] = {"W": (-1.0, 1.0)}
+    recurrent_start: ClassVar[float] = 0.0
 
     def __init__(
         self,
@@ -58,9 +62,17 @@ class Weighted(nn.Module):
     def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
         raise NotImplementedError
 
-    def penalty(self) -> dict[str, Tensor]:
-        """Penalties of the parameters by name: ``sparsity``, the mean of min(|W|, |1 - |W||)."""
-        return {"sparsity": distance(self.W).mean()}
+    def penalty(self, inputs: Tensor | None = None) -> dict[str, Tensor]:
+        """Penalties of the parameters by name.
+
+        * ``sparsity``: the mean of min(|W|, |1 - |W||).
+        * ``sparsity_squared``: the mean of W^2 (1 - |W|)^2.
+
+        Args:
+            inputs: (N, in_features), for units with a penalty that depends on their inputs.
+        """
+        squared = self.W.square() * (1 - self.W.abs()).square()
+        return {"sparsity": distance(self.W).mean(), "sparsity_squared": squared.mean()}
 
     def measure(self) -> dict[str, Tensor]:
         """Figures of the parameters by name: ``sparsity_error``, the largest distance."""
@@ -68,3 +80,44 @@ class Weighted(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+class Selector(Weighted):
+    """Base of units whose W selects inputs, and which need no other parameter.
+
+    Args:
+        in_features: size of the input's last axis.
+        out_features: size of the output's last axis.
+        start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to W's bounds;
+            ``None`` means that of the published code, :attr:`published_start`.
+        device: device of the parameter.
+        dtype: floating-point type of the parameter.
+
+    Raises:
+        ValueError: if a size is below 1 or the initialisation is unknown.
+    """
+
+    published_start: ClassVar[Init]
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        start: Init | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, device=device, dtype=dtype)
+        self.start = self.published_start if start is None else start
+        check_init("start", self.start)
+        self._start(self.W, None)
+
+    @torch.no_grad()
+    def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
+        initialise(weight, self.start, generator)
+        low, high = self.bounds["W"]
+        weight.clamp_(low, high)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, start={self.start!r}"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count
+from ._weighted import distance
 from .functional import linear
 from .initialisers import Init, check_init, initialise
 from .registry import register
@@ -61,6 +62,14 @@ class Accumulator(nn.Module):
         """Redraw the parameters from ``generator``, which must live on their device."""
         initialise(self.W_hat, self.init, generator)
         initialise(self.M_hat, self.m_hat_init, generator)
+
+    def penalty(self) -> dict[str, Tensor]:
+        """Penalties of the parameters by name: ``sparsity``, the mean of min(|W|, |1 - |W||)."""
+        return {"sparsity": distance(self.weight).mean()}
+
+    def measure(self) -> dict[str, Tensor]:
+        """Figures of the parameters by name: ``sparsity_error``, the largest distance."""
+        return {"sparsity_error": distance(self.weight).max()}
 
     def extra_repr(self) -> str:
         return (

@@ -48,12 +48,15 @@ class LayerEntry:
             the network, ``(in_features, hidden_features, **options)`` to a cell; :func:`options_of`
             says what its options are.
         citation: the source of the layer.
+        given: what the caller gives it by hand that others learn, such as ``operation``; tables
+            say so.
     """
 
     name: str
     label: str
     factory: Callable[..., nn.Module]
     citation: str = ""
+    given: str = ""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ class Registry:
         self.entries: dict[str, LayerEntry] = {}
 
     def register(
-        self, name: str, *, label: str, citation: str = ""
+        self, name: str, *, label: str, citation: str = "", given: str = ""
     ) -> Callable[[Factory], Factory]:
         """Register a factory under ``name``; see :class:`LayerEntry` for the arguments.
 
@@ -132,7 +135,7 @@ class Registry:
                     f"{self.noun} {name!r} of {factory.__module__} is taken by "
                     f"{held.factory.__module__}"
                 )
-            self.entries[name] = LayerEntry(name, label, factory, citation)
+            self.entries[name] = LayerEntry(name, label, factory, citation, given)
             return factory
 
         return decorate

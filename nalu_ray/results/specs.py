@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nalu_ray.errors import printable
+from nalu_ray.results.publication import Publication
 from nalu_ray.results.store.columns import Column
 
 BUDGET = (
@@ -28,6 +29,18 @@ BUDGET = (
     "test_episodes",
 )
 """Fields that say how long training was and on how much data a number was measured."""
+
+SUCCESS = ("rate", "solved_at")
+"""Statistics of the seeds that solved."""
+
+TRIAL = "trial"
+"""Split of the numbers of a whole run, whatever its step: ``parameters``, trained per seed, and
+``seed_step_microseconds``, the time per step and seed, evaluations included."""
+
+ANY_PRESET = ("*",)
+_PRESETS = (
+    "patterns of the presets whose rows it shows; one that begins with '!' leaves presets out"
+)
 
 
 class _Spec(BaseModel):
@@ -62,6 +75,9 @@ class Axis(_Spec):
     published: dict[str, str] = Field(
         {}, description="value as stored -> id in the published table, where they differ"
     )
+    given: dict[str, str] = Field(
+        {}, description="value as stored -> what it gets by hand that others learn"
+    )
 
 
 class Measure(_Spec):
@@ -70,7 +86,11 @@ class Measure(_Spec):
     metric: str
     split: str
     label: str
-    statistic: Literal["selected", "mean", "median"] = "selected"
+    statistic: Literal["selected", "mean", "median", "rate", "solved_at"] = Field(
+        "selected",
+        description="rate: per cent of the seeds below solved_below at the selected step; "
+        "solved_at: median, over these seeds, of the first logged step below it",
+    )
     relative_to: str | None = Field(None, description="metric whose median over seeds is 100")
     scale: float = 1.0
     percent_of_zero: str | None = Field(
@@ -90,6 +110,11 @@ class Measure(_Spec):
     published_scale: float = Field(
         1.0, description="times the published number: what ours compares with, printed after it"
     )
+
+    @property
+    def highest(self) -> bool:
+        """Whether the highest number is the best."""
+        return self.better == "higher" or self.statistic == "rate"
 
 
 class TableSpec(_Spec):
@@ -115,8 +140,24 @@ class TableSpec(_Spec):
     solved_below: str | None = Field(
         None, description="metric that holds each seed's success threshold for the split it is in"
     )
+    solved_like: str | None = Field(
+        None,
+        description="row whose runs say what solved means: a measure below the upper 99 % limit of "
+        "their mean",
+    )
+    where: dict[str, str] = Field(
+        {}, description="setting's field -> value as stored: other rows are not in the table"
+    )
     reference_by: tuple[str, ...] = Field(
         (), description="setting fields that the reference depends on beside the problem"
+    )
+    presets: tuple[str, ...] = Field(ANY_PRESET, description=_PRESETS)
+    publication: Publication | None = Field(
+        None, description="published values beside ours, if not those of a table of the paper"
+    )
+    board: bool = Field(False, description="part of the leaderboard")
+    least_columns: int = Field(
+        1, ge=1, description="left out where fewer values of the column axis were run"
     )
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold"
@@ -148,31 +189,58 @@ class TableSpec(_Spec):
         """Axis of the models: ``models``, else the columns where there are any."""
         return self.models or ("rows" if self.columns is None else "columns")
 
+    @property
+    def threshold(self) -> str | None:
+        """What a solved run is below, in words; None if the table says nothing of success."""
+        if self.solved_like is None:
+            return self.solved_below
+        return f"the upper 99 % limit of the mean of {self.rows.labels[self.solved_like]}"
+
     @model_validator(mode="after")
     def _has_columns(self) -> TableSpec:
         if (self.layout == "columns") != (self.columns is None):
             raise ValueError("columns: needed by the layouts blocks and subrows, and only by them")
+        if self.solved_like is not None and self.solved_below is not None:
+            raise ValueError("solved_like: a table has one rule of success; it has solved_below")
+        if self.solved_like is not None and self.solved_like not in self.rows.labels:
+            raise ValueError(f"solved_like: {self.solved_like!r} is no row with a label")
         if bool(self.doubtful) != bool(self.doubt):
             raise ValueError("doubt: says what the mark of doubtful cells means, and only that")
+        if self.number is not None and self.publication is not None:
+            raise ValueError("publication: a table has a number of the paper or a publication")
+        for key, measure in self.measures.items():
+            if self.solved_like is not None and measure.better == "higher":
+                raise ValueError(f"measures.{key}: solved_like takes errors, the lower the better")
+            if measure.statistic in SUCCESS and self.threshold is None:
+                raise ValueError(
+                    f"measures.{key}: {measure.statistic} needs solved_below or solved_like"
+                )
         return self
 
 
 class FigureSpec(_Spec):
-    """A curve with a band for each line, in one panel or in one per value of ``panels``."""
+    """A curve with a band for each line, in one panel or in one per value of ``panels``.
+
+    ``x`` is ``x`` (a curve that a run logged), ``step`` (a metric during training), or a field of
+    the setting: each point is then one setting, read as a cell of a table.
+    """
 
     name: str
     number: str | None = None
     caption: str
     metric: str
     split: str
-    x: Literal["x", "step"] = "x"
+    x: str = "x"
     lines: Axis
     panels: Axis | None = None
-    statistic: Literal["mean", "median", "two_sigma"] = Field(
+    statistic: Literal["mean", "median", "two_sigma", "rate", "solved_at"] = Field(
         "mean",
         description="the line over seeds and its band's rule; two_sigma is the mean with a band of "
-        "two standard deviations over seeds to each side",
+        "two standard deviations over seeds to each side; rate and solved_at are those of a table",
     )
+    solved_below: str | None = Field(None, description="as of a table")
+    presets: tuple[str, ...] = Field(ANY_PRESET, description=_PRESETS)
+    publication: Publication | None = Field(None, description="published points beside our curves")
     relative_to: str | None = None
     selection: Selection = Field(
         Selection(), description="picks one setting per line, by its median"
@@ -197,6 +265,21 @@ class FigureSpec(_Spec):
         (), description="setting fields that define the data: one figure per combination of values"
     )
     budget: tuple[str, ...] = Field(BUDGET, description="as of a table")
+
+    @property
+    def swept(self) -> str | None:
+        """The setting's field along the x axis, if it is one."""
+        return None if self.x in ("x", "step") else self.x
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> FigureSpec:
+        allowed = ("median", *SUCCESS) if self.swept else ("mean", "median", "two_sigma")
+        if self.statistic not in allowed:
+            choice = ", ".join(allowed)
+            raise ValueError(f"statistic={self.statistic!r}: with x={self.x!r}, one of {choice}")
+        if self.statistic in SUCCESS and self.solved_below is None:
+            raise ValueError(f"statistic={self.statistic!r}: needs solved_below")
+        return self
 
 
 class TaskSpecs(_Spec):

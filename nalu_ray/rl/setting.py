@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from nalu_ray import layers
 from nalu_ray.envs import World
+from nalu_ray.rl.agent import cores
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.task import Setting
 from nalu_ray.training.fields import split_list, split_range
@@ -34,12 +36,22 @@ TimeList = Annotated[tuple[int, ...], BeforeValidator(split_list), AfterValidato
 """Some T, written ``30:50:100`` on the command line."""
 
 
-OF_A_NAC = ("nac_units", "nac_init", "nac_lr_factor", "sparsity")
-UNUSED = {
-    "lstm": ("wiring", "counter_init", "bank", *OF_A_NAC),
-    "lstm_nac": ("counter_init", "bank"),
-    "nac_core": ("wiring", "instruction_scale"),
-}
+def unused(variant: str) -> tuple[str, ...]:
+    """The fields that the core of a variant does not read."""
+    if variant == "nac_core":
+        return "wiring", "instruction_scale"
+    if variant == "lstm_nac":
+        return "counter_init", "bank"
+    unit = cores.beside(variant)
+    entry = layers.get_cell(unit or variant)
+    fields = ["counter_init", "bank"]
+    if unit is None:
+        fields += ["wiring", "nac_units"]
+    if "init" not in entry.options:
+        fields.append("nac_init")
+    if variant not in layers.names() and (unit is None or unit not in layers.names()):
+        fields += ["nac_lr_factor", "sparsity"]
+    return tuple(fields)
 
 
 class GridworldSetting(NetworkConfig, Setting):
@@ -123,12 +135,12 @@ class GridworldSetting(NetworkConfig, Setting):
     )
 
     def unread(self) -> dict[str, str]:
-        return {name: f"variant={self.variant} has no {name}" for name in UNUSED[self.variant]}
+        return {name: f"variant={self.variant} has no {name}" for name in unused(self.variant)}
 
     @model_validator(mode="after")
     def _only_what_the_variant_has(self) -> GridworldSetting:
         """Sets fields that the variant does not have to their default: a grid is one setting."""
-        for name in UNUSED[self.variant]:
+        for name in unused(self.variant):
             object.__setattr__(self, name, type(self).model_fields[name].default)
         return self
 

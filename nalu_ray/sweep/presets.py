@@ -1,7 +1,8 @@
 """Typed settings and the sweeps of ``tune_configs/``: task defaults < YAML preset < command line.
 
 A *setting* is one point of a task's grid, a frozen pydantic model whose fields carry their help
-line. A *sweep file* is plain data: axes, values and seeds for the presets smoke, laptop and paper.
+line. A *sweep file* is plain data: axes, values and seeds for the presets smoke, laptop and paper,
+and for others that the task has.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
 from nalu_ray import strict_yaml
 from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
@@ -27,6 +28,8 @@ from nalu_ray.task import Setting, Task
 from nalu_ray.values import LARGEST, StrictModel, check_plain
 
 PRESETS = ("smoke", "laptop", "paper")
+"""Presets that every task has; a task may have more, such as a protocol of the field."""
+PresetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 MOST_SEEDS = 1_000_000
 MOST_SETTINGS = 10_000
 MOST_RUNS = 1_000_000
@@ -103,7 +106,7 @@ class SweepFile(StrictModel):
     """A whole ``tune_configs/<task>.yaml``."""
 
     task: str
-    presets: dict[Literal["smoke", "laptop", "paper"], Preset]
+    presets: dict[PresetName, Preset]
 
 
 class Point(BaseModel):

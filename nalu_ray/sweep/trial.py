@@ -269,12 +269,20 @@ class Trial:
             "seconds": self.seconds,
             "started": self.started,
             "resumed": self.resumed,
+            "parameters": self._parameters(),
             **(self.made_by or {**self._provenance(), "code": self.code}),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id, "code": self.code}
         known = columns(type(self.spec.setting))
         about = self.spec.about
         self.store.write(plain["setting"], key, rows, manifest, beside, known=known, about=about)
+
+    def _parameters(self) -> int | None:
+        """Returns the number of trained parameters per seed; None if it is not known."""
+        try:
+            return find_task(self.spec.task).parameters(self.spec.setting)
+        except Exception:  # the start met it too, and says why
+            return None
 
     def _provenance(self) -> dict[str, Any]:
         local = provenance()

@@ -15,12 +15,56 @@ from pydantic import (
 
 from nalu_ray import layers
 from nalu_ray.errors import did_you_mean, shown
-from nalu_ray.task import Setting
+from nalu_ray.task import Setting, added
+from nalu_ray.training import redraw, terms, updates
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
-from nalu_ray.values import ValueReader, reason, scalar
+from nalu_ray.values import Named, ValueReader, reason, scalar
+
+SINCE = "0.3.0"
 
 # field -> the only optimiser that reads it
-_OF_ONE_OPTIMISER = {"adam_beta2": "adam", "momentum": "sgd", "weight_decay": "muon"}
+_OF_ONE_OPTIMISER = {
+    "adam_beta2": "adam",
+    "adam_eps": "adam",
+    "momentum": "sgd",
+    "weight_decay": "muon",
+}
+
+
+def _parts(value: Any) -> Any:
+    """Joins a list of parts; an empty text, or ``none``, is no value."""
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        value = ";".join(value)
+    return None if isinstance(value, str) and value.strip().lower() in ("", "none") else value
+
+
+def _penalty(text: str) -> str:
+    return ";".join(map(str, terms.parse(text)))
+
+
+def _factors(text: str) -> str:
+    return ";".join(map(str, updates.parse_factors(text)))
+
+
+def _phases(text: str) -> str:
+    return ";".join(map(str, updates.parse_phases(text)))
+
+
+def _rule(text: str) -> str:
+    return str(redraw.parse_rule(text))
+
+
+PenaltyTerms = Annotated[Annotated[str, AfterValidator(_penalty)] | None, BeforeValidator(_parts)]
+"""Terms of :mod:`nalu_ray.training.terms`; equal terms are equal texts."""
+
+Factors = Annotated[Annotated[str, AfterValidator(_factors)] | None, BeforeValidator(_parts)]
+"""Factors of the learning rate, see :func:`nalu_ray.training.updates.parse_factors`."""
+
+Phases = Annotated[Annotated[str, AfterValidator(_phases)] | None, BeforeValidator(_parts)]
+"""Phases of training, see :func:`nalu_ray.training.updates.parse_phases`."""
+
+RedrawRule = Annotated[Annotated[str, AfterValidator(_rule)] | None, BeforeValidator(_parts)]
+"""A rule of :mod:`nalu_ray.training.redraw`."""
 
 
 class SupervisedSetting(Setting):
@@ -59,6 +103,43 @@ class SupervisedSetting(Setting):
     lr_end: float = Field(0.01, ge=0, le=1, description="final learning rate, as a fraction of lr")
     clip: float | None = Field(
         None, gt=0, description="largest gradient norm per seed; none = no clipping"
+    )
+    clip_value: float | None = added(
+        SINCE, None, gt=0, description="largest magnitude of each gradient value; none = no limit"
+    )
+    adam_eps: float = added(
+        SINCE, 1e-8, gt=0, description="Adam's epsilon, added to the root of the mean of squares"
+    )
+    penalty: PenaltyTerms = added(
+        SINCE,
+        None,
+        description="penalties added to the loss, as name:coefficient[:schedule[:arguments]];... "
+        "with the schedules constant, linear:from_step:to_step, growth:factor:every:highest and "
+        "below:bound:from_step; a name is a unit's, such as sparsity or 0.sparsity, or "
+        "l1@PATTERN or l2@PATTERN over parameters",
+    )
+    lr_factor: Factors = added(
+        SINCE,
+        None,
+        description="factors of the learning rate by parameter, as PATTERN:factor;...",
+    )
+    phases: Phases = added(
+        SINCE,
+        None,
+        description="cycle of phases in which only some parameters move, as "
+        "steps|PATTERN+PATTERN;steps|PATTERN",
+    )
+    redraw: RedrawRule = added(
+        SINCE,
+        None,
+        description="fresh parameters for stuck seeds, as every:losses:above:range: every so many "
+        "steps, for a seed with more than so many losses whose mean stays above a bound",
+    )
+    stop: float | None = added(
+        SINCE,
+        None,
+        gt=0,
+        description="end a seed early once its loss on interpolation (or validation) is below this",
     )
     evaluations: int = Field(
         20, ge=1, description="number of evaluations, evenly spaced over the steps"
@@ -177,10 +258,10 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-LayerName = Annotated[str, AfterValidator(_known_layer)]
+LayerName = Annotated[str, AfterValidator(_known_layer), Named(layers.names)]
 """A network of :mod:`nalu_ray.layers` by its registered name."""
 
-CellName = Annotated[str, AfterValidator(_known_cell)]
+CellName = Annotated[str, AfterValidator(_known_cell), Named(layers.cell_names)]
 """A recurrent cell of :mod:`nalu_ray.layers` by its registered name, or any unit."""
 
 Range = Annotated[tuple[float, float], BeforeValidator(split_range), AfterValidator(_ordered)]

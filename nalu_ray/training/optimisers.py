@@ -28,6 +28,7 @@ def optimiser(
     lr: float,
     *,
     beta2: float = 0.999,
+    eps: float = 1e-8,
     momentum: float = 0.0,
     weight_decay: float = 0.0,
     shapes: Mapping[str, torch.Size] | None = None,
@@ -39,12 +40,13 @@ def optimiser(
         flat: the stacked parameters.
         lr: learning rate.
         beta2: Adam's second decay rate.
+        eps: Adam's epsilon.
         momentum: Nesterov momentum of SGD.
         weight_decay: decoupled weight decay of Muon.
         shapes: shapes of the parameters in a row, by name; Muon needs them.
     """
     if name == "adam":
-        return Adam([flat], lr=lr, betas=(0.9, beta2), fused=True)
+        return Adam([flat], lr=lr, betas=(0.9, beta2), eps=eps, fused=True)
     if name == "sgd":
         return SGD([flat], lr=lr, momentum=momentum, nesterov=momentum > 0, fused=True)
     if name == "muon":

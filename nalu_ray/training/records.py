@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from nalu_ray.results.store.rows import COMPLETED, DIVERGED
 
 COLUMNS = ["seed", "step", "split", "metric", "x", "value", "reason", "outcome"]
+
+WEIGHTS = "weights"
+"""The split of figures that are taken of the parameters alone."""
 
 Record = dict[str, Any]
 """A metric of every seed at one step: ``step``, ``split``, ``metric``, ``values``, (R,) or (R, P),
@@ -30,7 +34,7 @@ def record(step: int, split: str, metric: str, values: Tensor, x: Tensor | None 
 
 
 def rows(
-    records: Sequence[Record], seeds: Sequence[int], diverged: Tensor, step: int
+    records: Sequence[Record], seeds: Sequence[int], diverged: Tensor, done: Tensor, step: int
 ) -> pd.DataFrame:
     """Returns the records as rows of ``COLUMNS``, and one row per seed that says how it ended.
 
@@ -38,41 +42,50 @@ def rows(
         records: of the whole run.
         seeds: R seeds.
         diverged: (R,) the step at which a seed diverged, -1 for none. Nothing later is kept of it.
+        done: (R,) the step at which a seed was done early, -1 for none. Later curves of it, which
+            are those of that step, have it as their step; nothing else that is later is kept.
         step: steps of training done.
     """
-    frames = [_frame(item, seeds, diverged) for item in records]
-    frames.append(_final_rows(seeds, diverged, step))
+    frames = [_frame(item, seeds, diverged, done) for item in records]
+    frames.append(_final_rows(seeds, diverged, torch.where(done >= 0, done, step)))
     every: pd.DataFrame = pd.concat(frames, ignore_index=True)[COLUMNS]
     return every.astype({"x": "float64"})
 
 
 def medians(records: Sequence[Record], step: int) -> dict[str, float]:
-    """Returns the median over seeds of each split's first metric at a step; curves left out."""
+    """Returns the median over seeds of each split's first metric at a step.
+
+    Curves, and figures of the parameters, are left out.
+    """
     latest = {
         item["split"]: item
         for item in reversed(records)
-        if item["step"] == step and item["x"] is None
+        if item["step"] == step and item["x"] is None and item["split"] != WEIGHTS
     }
     return {split: float(item["values"].nanmedian()) for split, item in latest.items()}
 
 
-def _frame(item: Record, seeds: Sequence[int], diverged: Tensor) -> pd.DataFrame:
-    values, x = item["values"], item["x"]
+def _frame(item: Record, seeds: Sequence[int], diverged: Tensor, done: Tensor) -> pd.DataFrame:
+    values, x, step = item["values"], item["x"], item["step"]
     points = 1 if x is None else len(x)
+    steps = torch.full((len(seeds),), step)
+    if x is not None:
+        steps = torch.where(done >= 0, done.clamp(max=step), step)
     frame = pd.DataFrame(
         {
             "seed": [seed for seed in seeds for _ in range(points)],
+            "step": steps.repeat_interleave(points).numpy(),
             "x": math.nan if x is None else x.repeat(len(seeds)).numpy(),
             "value": values.reshape(-1).numpy(),
         }
     )
-    alive = (diverged < 0) | (diverged >= item["step"])
+    alive = ((diverged < 0) | (diverged >= steps)) & ((done < 0) | (done >= steps))
     kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
-    about = {name: item[name] for name in ("step", "split", "metric")}
+    about = {name: item[name] for name in ("split", "metric")}
     return kept.assign(**about, reason=None, outcome=None)
 
 
-def _final_rows(seeds: Sequence[int], diverged: Tensor, step: int) -> pd.DataFrame:
+def _final_rows(seeds: Sequence[int], diverged: Tensor, steps: Tensor) -> pd.DataFrame:
     ends: list[int] = diverged.tolist()
     reasons = [
         None
@@ -83,7 +96,7 @@ def _final_rows(seeds: Sequence[int], diverged: Tensor, step: int) -> pd.DataFra
     return pd.DataFrame(
         {
             "seed": list(seeds),
-            "step": [step if end < 0 else end for end in ends],
+            "step": torch.where(diverged < 0, steps, diverged).tolist(),
             "value": [float(reason is None) for reason in reasons],
             "reason": reasons,
             "outcome": [COMPLETED if reason is None else DIVERGED for reason in reasons],

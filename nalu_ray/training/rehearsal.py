@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
+from nalu_ray.training import members, patterns, penalties, terms, updates
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.optimisers import optimiser
+from nalu_ray.training.penalties import Penalties
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.updates import Updates
 
 EXAMPLES = 4  # of a batch
 MOST_NUMBERS = 2**22  # of a network or a batch: beyond it, a rehearsal takes memory and time
@@ -46,6 +52,29 @@ class Rehearsed(Protocol):
 
     def loss(self, setting: Any, prediction: Tensor, target: Tensor) -> Tensor: ...
 
+    def penalties(self, setting: Any, replicas: Replicas) -> dict[str, Tensor]: ...
+
+    def penalty_names(self, setting: Any) -> Collection[str]: ...
+
+    def measure(self, setting: Any, replicas: Replicas) -> dict[str, Tensor]: ...
+
+
+def step_parts(
+    task: Rehearsed, setting: SupervisedSetting, replicas: Replicas, steps_of: Optimizer
+) -> tuple[Penalties, Updates]:
+    """Returns the penalties of a block of seeds, and its updates by an optimiser.
+
+    Raises:
+        TypeError, ValueError: if the setting's or a unit's do not fit the network.
+    """
+    named = terms.parse(setting.penalty or "")
+    factors = updates.parse_factors(setting.lr_factor or "")
+    phases = updates.parse_phases(setting.phases or "")
+    return (
+        Penalties(named, replicas, partial(task.penalties, setting, replicas)),
+        Updates(replicas, steps_of, factors, phases),
+    )
+
 
 def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
     """Checks that seeds of a setting can be trained as one stacked model; once per network.
@@ -59,11 +88,30 @@ def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) ->
     """
     if sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS:
         return
-    key = (task.name, setting.optimiser, *_signature(network))
+    asked = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
+    key = (task.name, *asked, *_signature(network))
     if key not in _outcomes:
         _outcomes[key] = _fault(task, setting)
     if fault := _outcomes[key]:
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
+
+
+def check_network(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
+    """Checks that what a setting names is in its network, and that its units' bounds are fit.
+
+    Args:
+        task, setting: the task and the setting to train.
+        network: the task's network, on the meta device.
+
+    Raises:
+        TypeError, ValueError: if it is not; the message says what there is.
+    """
+    names = patterns.trained(network)
+    updates.factors_of(updates.parse_factors(setting.lr_factor or ""), names)
+    updates.moving(updates.parse_phases(setting.phases or ""), names)
+    members.bounds(network)
+    if named := terms.parse(setting.penalty or ""):
+        penalties.resolve(named, members.offered(network), names, task.penalty_names(setting))
 
 
 def _fault(task: Rehearsed, setting: SupervisedSetting) -> str | None:
@@ -90,17 +138,19 @@ def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
     def predict() -> Tensor:
         return task.predict(replicas, setting, "train", batch, streams)
 
-    loss = task.loss(setting, predict(), batch.targets)
-    if loss.shape != (2,):
-        raise TypeError(
-            f"loss must be one number per seed, (2,) for two seeds, got {tuple(loss.shape)}"
-        )
     flat = replicas.flat
-    (flat.grad,) = torch.autograd.grad(loss.sum(), flat)
     shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
-    optimiser(setting.optimiser, flat, setting.lr, shapes=shapes).step()
+    steps_of = optimiser(setting.optimiser, flat, setting.lr, shapes=shapes)
+    added, update = step_parts(task, setting, replicas, steps_of)
+    added.watch(None)
+    loss = _per_seed("loss", task.loss(setting, predict(), batch.targets))
+    loss = _per_seed("loss with its penalties", added.add(None, loss))
+    (flat.grad,) = torch.autograd.grad(loss.sum(), flat)
+    update.step(0)
+    replicas.watch(())
     with replicas.evaluating(), torch.no_grad():
         predict()
+        task.measure(setting, replicas)
     before, seen = replicas.buffers, []
     for _ in range(2):
         replicas.buffers = before
@@ -108,6 +158,14 @@ def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
         seen.append(predict().nan_to_num())
     if not torch.equal(*seen):  # Python's or NumPy's, which torch does not see
         raise TypeError(_REASONS["randomness"])
+
+
+def _per_seed(noun: str, loss: Tensor) -> Tensor:
+    if loss.shape != (2,):
+        raise TypeError(
+            f"{noun} must be one number per seed, (2,) for two seeds, got {tuple(loss.shape)}"
+        )
+    return loss
 
 
 def _explained(error: Exception) -> str:

@@ -14,7 +14,7 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,9 @@ class Replicas:
         }
         self._saved = _saved_names(self.module)
         self._evaluating = False
+        self._watched: dict[str, list[Tensor]] = {}
+        self._seen: dict[str, list[Tensor]] = {}
+        self._hooked: set[str] = set()
         # under vmap a convolution loses the layout that makes it fast; other networks keep to vmap,
         # whose sums have the same order whatever the number of seeds
         convolves = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
@@ -108,6 +111,47 @@ class Replicas:
             inputs, shared: as in :meth:`__call__`.
         """
         return self._run(self.module.get_submodule(name), f"{name}.", inputs, shared)
+
+    def apply(self, function: Callable[..., Any], *inputs: Tensor) -> Any:
+        """Calls a function of a network for every replica; its results get the leading axis R.
+
+        Args:
+            function: of the network, with a replica's parameters and buffers in it, and of its
+                inputs. It returns tensors, or a tuple or dict of them, and changes nothing.
+            inputs: (R, ...) each.
+        """
+        module = _Called(self.module, function)
+
+        def call(weights: Tensors, buffers: Tensors, given: tuple[Tensor, ...]) -> Any:
+            state = {f"network.{name}": value for name, value in (weights | buffers).items()}
+            return functional_call(module, state, given)
+
+        return self._over_seeds(call, (self.parameters(), self.buffers), inputs, False)
+
+    def watch(self, paths: Iterable[str]) -> None:
+        """Keeps the inputs of some submodules in the training calls from now on.
+
+        Args:
+            paths: names of the submodules, as in ``network.get_submodule(path)``.
+        """
+        self._watched = {path: [] for path in paths}
+        for path in self._watched.keys() - self._hooked:
+            hook = functools.partial(self._see, path)
+            self.module.get_submodule(path).register_forward_pre_hook(hook, with_kwargs=True)
+            self._hooked.add(path)
+
+    def watched(self, paths: Iterable[str]) -> Tensors:
+        """Returns the inputs of each submodule since :meth:`watch`, (R, N, features) by its name.
+
+        Raises:
+            TypeError: if one was not called.
+        """
+        inputs = {}
+        for path in paths:
+            if not self._watched[path]:
+                raise TypeError(f"{path}: its penalty takes its inputs, but its forward is not run")
+            inputs[path] = torch.cat(self._watched[path], dim=1)
+        return inputs
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -177,16 +221,26 @@ class Replicas:
 
         def call(weights: Tensors, buffers: Tensors, given: tuple[Tensor, ...]) -> tuple[Any, ...]:
             state = weights | buffers
+            self._seen = {} if self._evaluating else {path: [] for path in self._watched}
             result = functional_call(module, state, given)
+            seen = {path: torch.cat(parts) for path, parts in self._seen.items() if parts}
+            self._seen = {}
             # functional_call puts there what the module has assigned to its buffers
-            return result, {name: state[name] for name in buffers}
+            return result, {name: state[name] for name in buffers}, seen
 
-        result, buffers = self._over_seeds(call, state_of_module, inputs, shared)
+        result, buffers, seen = self._over_seeds(call, state_of_module, inputs, shared)
+        for path, part in seen.items():
+            self._watched[path].append(part)
         if not self._evaluating:
             # a new dictionary: who holds the present one has what was before this call
             moved = {f"{prefix}{name}": value.detach() for name, value in buffers.items()}
             self.buffers = self.buffers | moved
         return result
+
+    def _see(self, path: str, _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if path in self._seen:
+            x: Tensor = given[0] if given else next(iter(named.values()))
+            self._seen[path].append(x.reshape(-1, x.shape[-1]))
 
     def _over_seeds(
         self,
@@ -212,6 +266,17 @@ class Replicas:
         axes = (0, 0, None if shared else 0)
         results = vmap(call, in_dims=axes)(weights, buffers, tuple(inputs))
         return _mapped(lambda x: x[:1], results) if self._twice else results
+
+
+class _Called(nn.Module):
+    """A function of a network as a module, so that its parameters can be replaced for a call."""
+
+    def __init__(self, network: nn.Module, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.network, self.function = network, function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(self.network, *inputs)
 
 
 def chosen(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
@@ -19,9 +19,11 @@ from nalu_ray.training import footprint, records
 from nalu_ray.training.checkpoints import Keeper
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.gradients import all_usable, clip_rows, usable
+from nalu_ray.training.members import measured
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
-from nalu_ray.training.rehearsal import rehearse
+from nalu_ray.training.redraw import Redraw, parse_rule
+from nalu_ray.training.rehearsal import check_network, rehearse, step_parts
 from nalu_ray.training.replicas import Replicas, Tensors
 
 # between evaluations that are far apart, to report progress and to have the state kept
@@ -34,7 +36,8 @@ class SupervisedTask(Task[S]):
     """A task of inputs and targets, trained by :class:`SupervisedRun`.
 
     A subclass draws batches (:meth:`sample`) and builds the network (:meth:`build`). Loss and
-    metric are the mean squared error unless it overrides them.
+    metric are the mean squared error unless it overrides them. What units of the network say
+    beside their forward (bounds, penalties, figures) is found by name, see ``docs/units.md``.
 
     Attributes:
         splits: names of the evaluation sets.
@@ -58,6 +61,9 @@ class SupervisedTask(Task[S]):
             TypeError, ValueError: if either fails; the message says why.
         """
         network = footprint.without_memory(lambda: self.build(setting))
+        check_network(self, setting, network)
+        if setting.stop is not None:
+            self.stopping_split()
         rehearse(self, setting, network)
 
     def example(self, setting: S, streams: Streams) -> Batch | None:
@@ -69,8 +75,22 @@ class SupervisedTask(Task[S]):
 
     def trained(self, setting: S, seeds: int) -> int:
         """Returns the bytes of parameters, gradients and the optimiser's moments."""
-        count = footprint.parameters(self.name, setting.id, lambda: self.build(setting))
-        return footprint.trained(count, setting.optimiser, seeds)
+        return footprint.trained(self.parameters(setting), setting.optimiser, seeds)
+
+    def parameters(self, setting: S) -> int:
+        """Returns the number of trained parameters per seed."""
+        return footprint.parameters(self.name, setting.id, lambda: self.build(setting))
+
+    def stopping_split(self) -> str:
+        """Returns the split by whose metric the setting's ``stop`` ends a seed early.
+
+        Raises:
+            ValueError: if the task has none that may decide.
+        """
+        for split in ("interpolation", "validation"):
+            if split in self.splits:
+                return split
+        raise ValueError(f"stop: the task {self.name} has no split interpolation or validation")
 
     @abstractmethod
     def sample(self, setting: S, split: str, streams: Streams) -> Batch:
@@ -107,6 +127,23 @@ class SupervisedTask(Task[S]):
     ) -> dict[str, Tensor]:
         """Returns the metrics of each seed on a split, (R, ...) x (R, ...) -> {name: (R,)}."""
         return {"mse": mean_squared_error(prediction, target)}
+
+    def penalties(self, setting: S, replicas: Replicas) -> dict[str, Tensor]:
+        """Returns penalties of the task's own, {name: (R,)}, for the setting's ``penalty``."""
+        return {}
+
+    def penalty_names(self, setting: S) -> Collection[str]:
+        """Returns the names of :meth:`penalties`; builds two small networks to ask it."""
+        if type(self).penalties is SupervisedTask.penalties:
+            return ()
+        return set(self.penalties(setting, Replicas(lambda: self.build(setting), (0, 1))))
+
+    def measure(self, setting: S, replicas: Replicas) -> dict[str, Tensor]:
+        """Returns figures of the parameters, {name: (R,)}, logged under the split ``weights``.
+
+        By default, they are what the units' own ``measure()`` returns; the largest of a name.
+        """
+        return measured(replicas)
 
     def references(
         self, setting: S, split: str, batch: Batch, streams: Streams
@@ -147,17 +184,27 @@ class SupervisedRun:
             beta2=setting.adam_beta2,
             momentum=setting.momentum,
             weight_decay=setting.weight_decay,
+            eps=setting.adam_eps,
             shapes=dict(zip(self.replicas.names, self.replicas.shapes, strict=True)),
         )
+        self.penalties, self.updates = step_parts(task, setting, self.replicas, self.optimiser)
+        rule = parse_rule(setting.redraw) if setting.redraw else None
+        self.redraw = rule and Redraw(rule, self.replicas, self.optimiser, task.name, seeds)
         self.schedule = schedule(
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
         )
         self.streams = Streams(task.name, seeds, "train", shared=setting.shared_inputs)
         self.keeper = Keeper(task.keep, flat, self.replicas.buffers)
         self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
+        self.done = self.diverged.clone()
         self.step = 0
         self.records: list[records.Record] = []
         self.sets = {split: self._evaluation_set(split) for split in task.splits}
+
+    @property
+    def frozen(self) -> Tensor:
+        """Which seeds train no more, (R,) of bool: they diverged, or are done early."""
+        return (self.diverged >= 0) | (self.done >= 0)
 
     def advance(self) -> Progress:
         """Trains up to the next evaluation and evaluates every split, or pauses on the way."""
@@ -166,15 +213,17 @@ class SupervisedRun:
             self._evaluate()
         stop = _next_stop(self.step, setting.steps, setting.evaluations)
         self._train(stop, PAUSE_SECONDS)
-        if self.step < stop:
-            return Progress(self.step, setting.steps)
-        self._mark_lost()
-        self._evaluate()
-        return Progress(self.step, setting.steps, records.medians(self.records, self.step))
+        over = bool(self.frozen.all())
+        if self.step == stop:
+            self._mark_lost()
+            self._evaluate()
+            over = bool(self.frozen.all())
+        step = setting.steps if over else self.step
+        return Progress(step, setting.steps, records.medians(self.records, self.step))
 
     def rows(self) -> pd.DataFrame:
         """Returns the records as rows, and one row per seed that says how it ended."""
-        return records.rows(self.records, self.seeds, self.diverged, self.step)
+        return records.rows(self.records, self.seeds, self.diverged, self.done, self.step)
 
     def files(self) -> dict[str, bytes]:
         """Returns the file of the networks that the task's rule selects, if it has one."""
@@ -193,6 +242,9 @@ class SupervisedRun:
             "streams": self.streams.state_dict(),
             "keeper": self.keeper.state_dict(),
             "diverged": self.diverged.clone(),
+            "done": self.done.clone(),
+            "updates": self.updates.state_dict(),
+            "redraw": self.redraw.state_dict() if self.redraw else {},
             "step": self.step,
             "records": list(self.records),
         }
@@ -204,57 +256,72 @@ class SupervisedRun:
         self.schedule.load_state_dict(state["schedule"])
         self.streams.load_state_dict(state["streams"])
         self.keeper.load_state_dict(state["keeper"])
-        self.diverged = state["diverged"].clone()
+        self.diverged, self.done = state["diverged"].clone(), state["done"].clone()
+        self.updates.load_state_dict(state["updates"])
+        if self.redraw:
+            self.redraw.load_state_dict(state["redraw"])
         self.step, self.records = state["step"], list(state["records"])
 
     # -- training ----------------------------------------------------------------------------
 
     def _train(self, until: int, seconds: float = math.inf) -> None:
-        replicas, clip = self.replicas, self.setting.clip
+        replicas, penalties = self.replicas, self.penalties
         most = largest_gradient(self.setting.optimiser, replicas.flat.dtype)
-        any_diverged = bool((self.diverged >= 0).any())
+        frozen = self.frozen
+        any_frozen = bool(frozen.any())
         end = time.monotonic() + seconds
-        while self.step < until:
+        while self.step < until and not (any_frozen and frozen.all()):
             buffers = replicas.buffers  # each call makes new ones
+            penalties.watch(self.step)
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
             prediction = self._predict("train", batch, self.streams)
             loss = self.task.loss(self.setting, prediction, batch.targets)
-            (gradient,) = torch.autograd.grad(loss.sum(), replicas.flat)
-            if clip is not None:
-                clip_rows(gradient, clip)
-            if any_diverged or not all_usable(loss, gradient, most):
-                any_diverged = self._freeze(usable(loss, gradient, most))
+            total = penalties.add(self.step, loss)
+            (gradient,) = torch.autograd.grad(total.sum(), replicas.flat)
+            self._clip(gradient)
+            if any_frozen or not all_usable(total, gradient, most):
+                frozen = self._freeze(usable(total, gradient, most))
+                any_frozen = bool(frozen.any())
             replicas.flat.grad = gradient
-            self._update(buffers if any_diverged else None)
+            self._update(buffers if any_frozen else None)
             self.schedule.step()
             self.step += 1
+            if self.redraw and self.redraw.after(self.step, loss, ~frozen):
+                self.updates.constrain()
             if time.monotonic() >= end:
                 break
+
+    def _clip(self, gradient: Tensor) -> None:
+        """Limits each value of the gradient, then its norm, as far as the setting says."""
+        if (most := self.setting.clip_value) is not None:
+            gradient.clamp_(-most, most)
+        if (norm := self.setting.clip) is not None:
+            clip_rows(gradient, norm)
 
     @torch.no_grad()
     def _update(self, buffers: Tensors | None) -> None:
         """Takes the optimiser's step; frozen seeds keep their parameters and earlier buffers."""
         if buffers is None:
-            self.optimiser.step()
+            self.updates.step(self.step)
             return
         # a weight decay moves a row whatever its gradient
         before = self.replicas.flat.clone()
-        self.optimiser.step()
-        self.replicas.put_back(self.diverged >= 0, before, buffers)
+        self.updates.step(self.step)
+        self.replicas.put_back(self.frozen, before, buffers)
 
     def _mark_lost(self) -> None:
         """Marks seeds whose last update left parameters that are not finite."""
-        lost = ~self.replicas.flat.detach().isfinite().all(dim=1).cpu() & (self.diverged < 0)
+        lost = ~self.replicas.flat.detach().isfinite().all(dim=1).cpu() & ~self.frozen
         self.diverged[lost] = self.step
 
     def _predict(self, split: str, batch: Batch, streams: Streams) -> Tensor:
         return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
-    def _freeze(self, sound: Tensor) -> bool:
-        """Freezes the seeds that are not ``sound``, (R,) of bool; returns whether any is frozen."""
-        newly = ~sound.cpu() & (self.diverged < 0)
+    def _freeze(self, sound: Tensor) -> Tensor:
+        """Freezes the seeds that are not ``sound``, (R,) of bool; returns which are frozen."""
+        newly = ~sound.cpu() & ~self.frozen
         self.diverged[newly] = self.step
-        return bool((self.diverged >= 0).any())
+        return self.frozen
 
     # -- evaluation --------------------------------------------------------------------------
 
@@ -268,19 +335,42 @@ class SupervisedRun:
 
     @torch.no_grad()
     def _evaluate(self) -> None:
-        flat, buffers, alive = self.replicas.flat, self.replicas.buffers, self.diverged < 0
+        flat, buffers, alive = self.replicas.flat, self.replicas.buffers, ~self.frozen
         for split, batch in self.sets.items():
-            streams = Streams(self.task.name, self.seeds, split)
-            with self.replicas.evaluating():
-                prediction = self._predict(split, batch, streams)
-            figures = self.task.metrics(self.setting, split, prediction, batch.targets)
+            figures = self.task.metrics(
+                self.setting, split, self._evaluated(split, batch), batch.targets
+            )
             for metric, values in figures.items():
                 self._record(split, metric, values)
             self.keeper.see(self.step, split, figures, flat, alive, buffers=buffers)
-            if self.step == self.setting.steps:
-                curves = self.task.curves(self.setting, split, batch, prediction)
-                for metric, (x, values) in curves.items():
-                    self._record(split, metric, values, x)
+            self._finish(split, figures)
+        with self.replicas.evaluating():
+            figures = self.task.measure(self.setting, self.replicas)
+        for metric, values in figures.items():
+            self._record(records.WEIGHTS, metric, values)
+        if self.step == self.setting.steps or self.frozen.all():
+            self._draw_curves()
+
+    def _evaluated(self, split: str, batch: Batch) -> Tensor:
+        with self.replicas.evaluating():
+            return self._predict(split, batch, Streams(self.task.name, self.seeds, split))
+
+    def _finish(self, split: str, figures: dict[str, Tensor]) -> None:
+        """Marks the seeds that are done early, by the first of a split's metrics."""
+        if self.setting.stop is None or split != self.task.stopping_split():
+            return
+        loss = next(iter(figures.values())).detach()
+        below = (loss < self.setting.stop).cpu()
+        self.done[below & ~self.frozen] = self.step
+
+    def _draw_curves(self) -> None:
+        if type(self.task).curves is SupervisedTask.curves:
+            return
+        for split, batch in self.sets.items():
+            prediction = self._evaluated(split, batch)
+            curves = self.task.curves(self.setting, split, batch, prediction)
+            for metric, (x, values) in curves.items():
+                self._record(split, metric, values, x)
 
     def _record(self, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> None:
         self.records.append(records.record(self.step, split, metric, values, x))

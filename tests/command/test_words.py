@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nalu_ray import tune
+from nalu_ray import layers, registry, tune
 from nalu_ray.command import request, screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.words import Changes, Exit
@@ -102,6 +102,17 @@ def test_help_of_a_task_shows_every_field(fake: Any, capsys: pytest.CaptureFixtu
     assert re.search(r"lr +float +0.1 +learning rate", out)
 
 
+def test_all_stands_for_every_value_that_can_be_listed() -> None:
+    fields = registry.task("static").setting_type
+    values = Changes.read(["layer=all", "op=all", "lr=all", "inputs=all,3"], fields).values
+    assert values["layer"] == layers.names()
+    assert values["op"] == ["add", "sub", "mul", "div", "square", "sqrt"]
+    assert values["lr"] == ["all"]  # refused with the others
+    assert values["inputs"] == ["all", 3]
+    cells = registry.task("recurrent").setting_type
+    assert Changes.read(["layer=all"], cells).values["layer"] == layers.cell_names()
+
+
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_examples_run(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -169,13 +180,16 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "no task given; choose from: fake, gridworld, identity,"),
+        ("", "no task given; choose from: "),
         ("seeds=3", "no task given"),
         ("fak", "unknown task 'fak'. Did you mean 'fake'?"),
         ("fak --help", "Did you mean 'fake'?"),
         ("fake --preset", "--preset: expected one argument"),
         ("fake --preset paper", "unknown preset 'paper'"),
         ("--list --preset foo", "unknown preset 'foo'"),
+        ("static --preset sgd --dry-run", "unknown preset 'sgd'"),
+        ("parity preset=sgd --preset paper", "preset='sgd': the preset is already 'paper'"),
+        ("parity preset=sgb", "unknown preset 'sgb'. Did you mean 'sgd'?"),
         ("fake --preset smke layr=a", "unknown field 'layr'"),
         ("faek --preset smke", "unknown preset 'smke'"),
         ("fake --config nowhere.yaml", "cannot read sweep"),

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from nalu_ray.layers import LSTM, NAC
-from nalu_ray.rl.agent.cores import Core, FeedbackNACCore, InstructionNACCore, NACCore
+from nalu_ray.rl.agent.cores import (
+    BesideLSTMCore,
+    Core,
+    FeedbackNACCore,
+    InstructionNACCore,
+    NACCore,
+    Wiring,
+    check_name,
+)
 from nalu_ray.rl.agent.network import NetworkConfig, build_core
 
 STEPS, BATCH, VISION, HIDDEN = 9, 4, 6, 5
@@ -22,6 +30,14 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "feedback": ({"variant": "lstm_nac", "wiring": "feedback", "nac_units": 2}, 10),
     "accumulator": ({"variant": "lstm_nac", "wiring": "accumulator", "nac_units": 2}, 12),
     "nac_core": ({"variant": "nac_core", "bank": 7}, 2),
+    "cell": ({"variant": "gru"}, 5),
+    "unit": ({"variant": "nalu"}, 5),
+    "cell with spare state": ({"variant": "mul_mc_lstm"}, 6),
+    "unit, instruction": ({"variant": "lstm_nalu", "wiring": "instruction", "nac_units": 3}, 10),
+    "unit, feedback": ({"variant": "lstm_nsr", "wiring": "feedback", "nac_units": 2}, 10),
+    "unit, accumulator": ({"variant": "lstm_nalu", "wiring": "accumulator", "nac_units": 2}, 12),
+    "two units": ({"variant": "lstm_nac_nalu", "wiring": "feedback", "nac_units": 2}, 10),
+    "cell beside the LSTM": ({"variant": "lstm_lstm", "nac_units": 2}, 14),
     "nac_core, two": ({"variant": "nac_core", "bank": 3, "nac_units": 2}, 2),
 }
 
@@ -150,6 +166,61 @@ def test_feedback_reads_t_the_output_before_and_its_own_total(accumulate: bool) 
     expected_gradients = gradients(core, *naive)
     for found, expected in zip(gradients(core, *fused), expected_gradients, strict=True):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("wiring", ["instruction", "feedback", "accumulator"])
+def test_a_nac_by_name_beside_the_lstm_is_the_papers_nac(wiring: Wiring) -> None:
+    by_name = BesideLSTMCore(
+        VISION, HIDDEN, 0.5, "nac", units=2, wiring=wiring, init="uniform"
+    ).double()
+    folded: Core = (
+        InstructionNACCore(VISION, HIDDEN, 0.5, units=2, init="uniform")
+        if wiring == "instruction"
+        else FeedbackNACCore(
+            VISION, HIDDEN, 0.5, units=2, init="uniform", accumulate=wiring == "accumulator"
+        )
+    ).double()
+    values = list(by_name.state_dict().values())
+    folded.load_state_dict(dict(zip(folded.state_dict(), values, strict=True)))
+    vision, told = row()
+    keep = ones()
+    keep[4, 0] = 0
+    h, c, total = state(by_name).tensor_split([HIDDEN, 2 * HIDDEN], -1)
+    out, last = by_name(vision, told, keep, torch.cat([h, c, total], -1))
+    # the folded core keeps the total beside h
+    wanted, wanted_last = folded(vision, told, keep, torch.cat([h, total, c], -1))
+    torch.testing.assert_close(out, wanted)
+    h, total, c = wanted_last.split([HIDDEN, total.shape[-1], HIDDEN], -1)
+    torch.testing.assert_close(last, torch.cat([h, c, total], -1))
+
+
+def test_units_are_those_with_a_learning_rate_of_their_own() -> None:
+    def units(**settings: Any) -> list[str]:
+        core = build_core(NetworkConfig(**settings, **SIZES))
+        return [type(part).__name__ for part in core.arithmetic_units]
+
+    assert units(variant="lstm") == units(variant="gru") == units(variant="lstm_gru") == []
+    assert units(variant="lstm_nac") == units(variant="nac") == ["NAC"]
+    assert units(variant="nac_core") == ["NAC", "NAC"]
+    assert units(variant="lstm_nsr") == units(variant="nsr") == ["NSR"]
+    assert units(variant="lstm_nalu", wiring="feedback") == ["Stack"]
+
+
+def test_the_initialisation_reaches_a_unit_that_has_one() -> None:
+    for variant in ("nalu", "lstm_nalu"):
+        core = build_core(NetworkConfig(variant=variant, nac_init=0.25, **SIZES))
+        assert any((value == 0.25).all() for value in core.parameters())
+    build_core(NetworkConfig(variant="lstm_nsr", nac_init=0.25, **SIZES))
+
+
+def test_an_unknown_core_is_named_with_what_there_is() -> None:
+    with pytest.raises(
+        ValueError, match=r"^unknown core. Did you mean 'lstm_nalu'\? Allowed: nac"
+    ) as e:
+        check_name("lstm_nalo")
+    assert ", gru, " in str(e.value)
+    with pytest.raises(ValueError, match=r"lstm_gru: gru has a state .* use wiring=accumulator"):
+        NetworkConfig(variant="lstm_gru", wiring="feedback")
 
 
 def saturated() -> NACCore:

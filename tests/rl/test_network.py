@@ -11,6 +11,7 @@ from torch import nn
 
 from envs import World
 from nalu_ray.layers import NAC
+from nalu_ray.rl.agent.cores import BesideLSTMCore
 from nalu_ray.rl.agent.network import Network, NetworkConfig
 
 WORLD = World(size=3, cell_pixels=2, instructions=(3, 5))
@@ -21,6 +22,8 @@ VARIANTS = [
     {"variant": "lstm_nac", "wiring": "feedback"},
     {"variant": "lstm_nac", "wiring": "accumulator"},
     {"variant": "nac_core"},
+    {"variant": "nalu_lstm"},
+    {"variant": "lstm_mcfc"},
 ]
 
 
@@ -95,12 +98,20 @@ def test_fractions_of_whole_numbers_and_of_none() -> None:
         nn.init.constant_(nac.M_hat, 20.0)
     assert made.fractions() == 0
     assert network(variant="lstm").fractions() == 0
+    assert network(variant="lstm_nsr").fractions() == 0
+
+
+def test_fractions_of_another_unit() -> None:
+    made = network(variant="lstm_snapping_nac", wiring="instruction", nac_units=2)
+    assert isinstance(made.core, BesideLSTMCore)
+    set_weights(made.core.part[0], [[0.9], [-0.25]])
+    torch.testing.assert_close(made.fractions(), torch.tensor(0.35 / 2))
 
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"variant": "gru"}, "variant"),
+        ({"variant": "gnu"}, "variant"),
         ({"wiring": "none"}, "wiring"),
         ({"hidden": 0}, "hidden"),
         ({"instruction_scale": 0.0}, "instruction_scale"),

@@ -27,12 +27,16 @@ def collector(seed: int | None = 0, index: int = 0, length: int = LENGTH) -> Col
     return Collector(env, length, seed, index)
 
 
-@pytest.fixture(scope="module")
-def network() -> Network:
+def make(**settings: Any) -> Network:
     torch.manual_seed(0)
-    made = build_network(NetworkConfig(hidden=6, vision=6, channels=2), World(**RULES))
+    made = build_network(NetworkConfig(hidden=6, vision=6, channels=2, **settings), World(**RULES))
     torch.nn.init.normal_(made.policy.weight)
     return made
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return make()
 
 
 def same(a: Rollout, b: Rollout) -> bool:
@@ -77,8 +81,18 @@ def test_replayed_by_the_rules(network: Network) -> None:
     assert not made.keep[0].any()
 
 
-def test_log_probabilities_are_the_policys(network: Network) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"variant": "mc_lstm"},
+        {"variant": "lstm_nalu"},
+        {"variant": "lstm_nsr", "wiring": "feedback"},
+    ],
+)
+def test_log_probabilities_are_the_policys(settings: dict[str, Any]) -> None:
     """One pass over the rollout gives what the single steps gave: memory and resets fit."""
+    network = make(**settings)
     many = collector(length=13)
     for _ in range(3):
         made, _ = many.collect(network)

@@ -15,7 +15,7 @@ from nalu_ray.task import Task
 
 def of(task: Task[Any], preset: str, **words: list[Any]) -> dict[tuple[str, ...], dict[str, Any]]:
     """Changes by the values of the task's axes."""
-    points = expand(sweep_of(task).presets[preset], task.setting_type, words)  # type: ignore[index]
+    points = expand(sweep_of(task).presets[preset], task.setting_type, words)
     found = changes(task, preset, points)
     return {
         tuple(str(getattr(point.setting, axis)) for axis in task.axes): found[point.setting.id]
@@ -27,7 +27,7 @@ def of(task: Task[Any], preset: str, **words: list[Any]) -> dict[tuple[str, ...]
 def test_a_preset_as_it_is_changes_nothing(name: str) -> None:
     task = registry.task(name)
     known = members(task)
-    assert set(known) == {"smoke", "laptop", "paper"}
+    assert {"smoke", "laptop", "paper"} <= set(known)
     for preset in ("smoke", "laptop"):
         assert not any(of(task, preset).values())
         assert len(known[preset]) == len(set(known[preset]))

@@ -402,7 +402,7 @@ def test_did_you_mean_names_the_nearest_or_none() -> None:
         (b"\xff\xfe\x00", "is not YAML"),
         (b"", "dictionary"),
         (b"task: net\npresets: {smoke: {axis: {}}}", "presets.smoke.axis: no such field"),
-        (b"task: net\npresets: {tiny: {}}", "unknown value 'tiny'. Allowed: laptop"),
+        (b"task: net\npresets: {Tiny: {}}", "String should match pattern"),
         (b"task: other\npresets: {}", "'other' is not 'net'"),
         (b"task: net\npresets: {smoke: {axes: {lr: 3}}}", "presets.smoke.axes.lr=3"),
         (b"task: net\npresets: {smoke: {set: {lr: 1, lr: 2}}}", "line 2: 'lr' stands twice"),
@@ -432,3 +432,9 @@ def test_a_sweep_file_is_read_as_written(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(yaml.safe_dump(data))
     assert load_sweep("net", file).presets["smoke"] == preset(axes={"lr": [0.1]}, seeds=[4])
+
+
+def test_a_sweep_file_may_have_presets_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("task: net\npresets: {madsen-2_hidden: {axes: {lr: [0.1]}}}")
+    assert load_sweep("net", file).presets["madsen-2_hidden"] == preset(axes={"lr": [0.1]})

@@ -47,7 +47,7 @@ def replicas(task: SeriesTask, chosen: SeriesSetting) -> Replicas:
 
 
 def settings(task: SeriesTask, preset: str) -> list[SeriesSetting]:
-    found = expand(load_sweep(task.name).presets[preset], SeriesSetting, {})  # type: ignore[index]
+    found = expand(load_sweep(task.name).presets[preset], SeriesSetting, {})
     return [point.setting for point in found if isinstance(point.setting, SeriesSetting)]
 
 

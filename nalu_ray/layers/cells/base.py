@@ -71,6 +71,23 @@ class Cell(nn.Module, ABC):
         weights = self._weights()
         return self._step(self._project(x, weights), state, weights)
 
+    def with_resets(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
+        """Reads sequences in which the state is reset to 0, where every cell starts.
+
+        Args:
+            x: (steps, batch, in_features), at least one step.
+            keep: (steps, batch), 0 where the state is reset before that step, else 1.
+            state: the state before the first step.
+
+        Returns:
+            The outputs of all steps, (steps, batch, out_features), and the last state.
+        """
+        weights, outputs = self._weights(), []
+        for projected, kept in zip(self._project(x, weights), keep, strict=True):
+            output, state = self._step(projected, reset(state, kept), weights)
+            outputs.append(output)
+        return torch.stack(outputs), state
+
     @abstractmethod
     def initial(self, batch: int, like: Tensor) -> State:
         """Returns the state before the first step, of the type and on the device of ``like``."""
@@ -164,6 +181,14 @@ class AffineCell(Cell):
 
     def _project(self, x: Tensor, weights: tuple[Tensor, ...]) -> Tensor:
         return nn.functional.linear(x, self.weight_x, self.bias)
+
+
+def reset(state: State, keep: Tensor) -> State:
+    """The state with 0 in the rows where keep, (batch,), is 0."""
+    # not a product: an infinite state times 0 is NaN
+    return tuple(
+        part.masked_fill((keep == 0).reshape(-1, *[1] * (part.dim() - 1)), 0) for part in state
+    )
 
 
 def last(outputs: Tensor) -> Tensor:

@@ -66,16 +66,6 @@ class LSTM(AffineCell):
         return zeros, zeros
 
     def with_resets(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads sequences in which the state is reset to 0.
-
-        Args:
-            x: (steps, batch, in_features).
-            keep: (steps, batch), 0 where the state is reset before that step, else 1.
-            state: ``h, c`` before the first step, (batch, hidden_features) each.
-
-        Returns:
-            Every h, (steps, batch, hidden_features), and the last state.
-        """
         h, c = lstm_steps(self._project(x, ()), state, self.weight_h, keep=keep)
         return h, (h[-1], c)
 

@@ -20,7 +20,9 @@ SHAPE = ("in_features", "hidden_features")
 
 
 class UnitCell(Cell):
-    """A unit as a recurrent cell, h_t = unit([x_t, h_{t-1}]), h_0 = 0.
+    """A unit as a recurrent cell, h_t = unit([x_t, h_{t-1}]).
+
+    h_0 is the unit's ``recurrent_start``, where it names one: 1 where it multiplies. Else it is 0.
 
     Args:
         in_features: size of the input's last axis.
@@ -40,9 +42,10 @@ class UnitCell(Cell):
         check_count("hidden_features", hidden_features)
         self.in_features, self.out_features = in_features, hidden_features
         self.unit = unit(in_features + hidden_features, hidden_features, **options)
+        self.start = float(getattr(unit, "recurrent_start", 0.0))
 
     def initial(self, batch: int, like: Tensor) -> State:
-        return (like.new_zeros(batch, self.out_features),)
+        return (like.new_full((batch, self.out_features), self.start),)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         reset_parameters(self.unit, generator)

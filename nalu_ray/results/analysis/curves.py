@@ -19,13 +19,17 @@ from nalu_ray.results.store.rows import RUN
 RESAMPLES = 1000
 _LINE, _PANEL = "_line", "_panel"
 
+Points = tuple[tuple[float, float], ...]
+"""Points (x, y)."""
+
 
 @dataclass(frozen=True)
 class Curve:
     """One line: its heading, points ``x`` of (P,), and over seeds ``middle``, ``low``, ``high``.
 
     ``seeds`` were drawn; ``stored`` counts also those without a finite point. ``budget`` has the
-    fields of its setting that ``FigureSpec.budget`` names, as texts.
+    fields of its setting that ``FigureSpec.budget`` names, as texts. ``published`` are points
+    (x, y) that stand beside it.
     """
 
     heading: Heading
@@ -36,18 +40,23 @@ class Curve:
     seeds: int
     stored: int
     budget: Mapping[str, str] = field(default_factory=dict)
+    published: Points = ()
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The curves of one panel, in printed order; a figure without panels has one, untitled."""
+    """The curves of one panel, in printed order; a figure without panels has one, untitled.
+
+    ``ticks`` are the texts at x = 0, 1, ... where x stands for values that are no numbers.
+    """
 
     title: str
     curves: tuple[Curve, ...]
+    ticks: tuple[str, ...] = ()
 
 
 def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
-    """Computes every panel that has a curve.
+    """Computes every panel that has a logged curve; :mod:`.swept` has those over a setting's field.
 
     Args:
         spec: the figure.

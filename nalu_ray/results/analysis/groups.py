@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import pandas as pd
 
@@ -104,12 +105,21 @@ def sweeps(
     return [(sweep, rows[rows["setting_id"].isin(ids)]) for sweep, ids in groups]
 
 
+def shows(spec: TableSpec | FigureSpec, sweep: Sweep) -> bool:
+    """Whether ``spec.presets`` admits the preset of some rows."""
+    wanted = [pattern for pattern in spec.presets if pattern[:1] != "!"]
+    unwanted = [pattern[1:] for pattern in spec.presets if pattern[:1] == "!"]
+    return any(fnmatchcase(sweep.preset, pattern) for pattern in wanted or ["*"]) and not any(
+        fnmatchcase(sweep.preset, pattern) for pattern in unwanted
+    )
+
+
 def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Splits rows by the settings' fields that define the data, ``spec.problem``.
 
     Args:
-        spec: the table or figure. A field that is an axis of its problems, or of its panels, does
-            not split rows.
+        spec: the table or figure. A field that is an axis of its problems, of its panels or of x
+            does not split rows.
         rows: (rows, columns) as :meth:`Store.load` gives them.
 
     Returns:
@@ -119,7 +129,7 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
         that others have is of another problem.
     """
     settings = rows.drop_duplicates("setting_id")
-    fields = [name for name in spec.problem if name in rows and name != _told_apart(spec)]
+    fields = [name for name in spec.problem if name in rows and name not in _told_apart(spec)]
     texts = {name: [in_full(value) for value in settings[name].astype(object)] for name in fields}
     varying = [name for name in fields if len(set(texts[name])) > 1]
     if not varying:
@@ -139,12 +149,13 @@ def described(caption: str, problem: str, sweep: Sweep | None = None) -> str:
     return " ".join(part for part in (caption, data, sweep.describe() if sweep else "") if part)
 
 
-def _told_apart(spec: TableSpec | FigureSpec) -> str | None:
+def _told_apart(spec: TableSpec | FigureSpec) -> set[str]:
+    """Returns the fields whose values the table or figure shows apart."""
     if isinstance(spec, FigureSpec):
-        axis = spec.panels
-    else:
-        axis = spec.columns if spec.compared == "rows" else spec.rows
-    return None if axis is None else axis.field
+        panels = {spec.panels.field} if spec.panels else set()
+        return panels | ({spec.swept} if spec.swept else set())
+    axis = spec.columns if spec.compared == "rows" else spec.rows
+    return set() if axis is None else {axis.field}
 
 
 def _changed(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, str]]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nalu_ray.results.analysis.axes import stored_column
 from nalu_ray.results.analysis.statistics import Floats
-from nalu_ray.results.specs import Measure, Selection, TableSpec
+from nalu_ray.results.specs import TRIAL, Measure, Selection, TableSpec
 from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
 OK = "ok"
@@ -141,7 +141,7 @@ def select(frame: pd.DataFrame, by: str, group: Sequence[str]) -> pd.DataFrame:
 
 
 def observe(frame: pd.DataFrame, runs: pd.DataFrame, measure: Measure, limit: str | None) -> Runs:
-    """Reads a measure of every run.
+    """Reads a measure of every run, at its selected step unless it is of the whole run.
 
     Args:
         frame: the rows.
@@ -150,13 +150,14 @@ def observe(frame: pd.DataFrame, runs: pd.DataFrame, measure: Measure, limit: st
         limit: metric that holds each run's success threshold, logged once on the measure's split.
     """
     logged = logged_rows(frame, measure.metric, measure.split)
-    at_step = logged.drop_duplicates([*RUN, "step"], keep="last").astype({"step": float})
+    keys = RUN if measure.split == TRIAL else [*RUN, "step"]
+    read = logged.drop_duplicates(keys, keep="last").astype({"step": float})[[*keys, "value"]]
     limits = logged_rows(frame, limit or "", measure.split).drop_duplicates(RUN)
     limits = limits[[*RUN, "value"]].rename(columns={"value": "limit"})
     below = logged.merge(limits, on=RUN)
     below = below[below["value"] < below["limit"]].drop_duplicates(RUN)
     below = below[[*RUN, "step"]].rename(columns={"step": "below_at"})
-    joined = runs.merge(at_step, on=[*RUN, "step"], how="left")
+    joined = runs.merge(read, on=keys, how="left")
     joined = joined.merge(limits, on=RUN, how="left").merge(below, on=RUN, how="left")
     numbers = {
         name: joined[name].to_numpy(np.float64)

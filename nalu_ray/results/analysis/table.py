@@ -11,33 +11,21 @@ import pandas as pd
 
 from nalu_ray.results import published
 from nalu_ray.results.analysis.axes import Heading, headings, setting_labels, stored_column
+from nalu_ray.results.analysis.cells import Cell, measured, reference
 from nalu_ray.results.analysis.groups import Sweep, problems
+from nalu_ray.results.analysis.likeness import judged
 from nalu_ray.results.analysis.paired import between, comparable
 from nalu_ray.results.analysis.selection import (
-    Runs,
     declared_reference,
+    logged_rows,
     observe,
     references,
     runs_of,
 )
-from nalu_ray.results.analysis.statistics import (
-    Floats,
-    Interval,
-    Rate,
-    median_interval,
-    success_rate,
-)
-from nalu_ray.results.analysis.text import (
-    MISSING,
-    Budget,
-    budget_sentence,
-    budgets,
-    filled,
-    number,
-)
+from nalu_ray.results.analysis.text import Budget, budget_sentence, budgets, filled, number
 from nalu_ray.results.published import Published
-from nalu_ray.results.specs import Measure, TableSpec
-from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
+from nalu_ray.results.specs import SUCCESS, TableSpec
+from nalu_ray.results.store.rows import COMPLETED, OUTCOME, RUN
 
 RANDOM = "random"
 DOUBTED = "‡"  # after a published value
@@ -45,48 +33,6 @@ _ROW, _COLUMN = "_row", "_column"
 
 Place = tuple[str, str, str]
 """Keys of row, column and measure."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One number of ours, what the paper prints there, and how far to trust ours.
-
-    Attributes:
-        value: scaled as printed; infinite if the chosen run is lost; None if nothing was run.
-        text: ``value`` as printed.
-        published: the paper's value; None where its table has no such cell.
-        bold: whether it is the best of the cells that it is compared with.
-        n: stored seeds of the chosen setting; a diverged or failed one counts as infinite.
-        median, low, high: over those seeds, with the interval of the median.
-        confidence: of that interval; fewer than six seeds cannot reach 95 %.
-        rate: share of those seeds below the success threshold; None without a threshold.
-        solved_at: median of the first logged step below it, over the solved seeds.
-        setting_id, setting: the chosen setting; ``setting`` has the fields that vary, ``lr=0.1``.
-        seed, step: of the shown run; None if the value is over several seeds.
-        diverged, failed: seeds among the ``n``.
-        difference: median difference from another model's cell, seed by seed.
-        reference: the value that prints as 100, from the chosen setting's seeds.
-    """
-
-    value: float | None = None
-    text: str = MISSING
-    published: Published | None = None
-    bold: bool = False
-    n: int = 0
-    median: float | None = None
-    low: float | None = None
-    high: float | None = None
-    confidence: float | None = None
-    rate: Rate | None = None
-    solved_at: float | None = None
-    setting_id: str | None = None
-    setting: str = ""
-    seed: int | None = None
-    step: int | None = None
-    diverged: int = 0
-    failed: int = 0
-    difference: Interval | None = None
-    reference: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +77,8 @@ def build_each(spec: TableSpec, groups: Iterable[tuple[Sweep, pd.DataFrame]]) ->
     return [
         replace(build(spec, part), sweep=sweep, problem=problem)
         for sweep, rows in groups
-        for problem, part in problems(spec, rows)
+        for problem, part in problems(spec, _kept(spec, rows))
+        if len(part) or not spec.where
     ]
 
 
@@ -170,6 +117,13 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     return Table(spec, down, across, _with_bold(spec, cells), budgets=sentence, reference=label)
 
 
+def _kept(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the settings that belong in the table."""
+    for field, value in spec.where.items():
+        rows = rows[stored_column(rows, field) == value]
+    return rows
+
+
 def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the metrics that matter, without the settings' columns."""
     metrics = {COMPLETED, spec.selection.metric, spec.reference, spec.solved_below}
@@ -206,94 +160,18 @@ def _measured_cells(
     cells = {}
     for key, measure in spec.measures.items():
         observed = observe(frame, runs, measure, spec.solved_below)
+        if spec.solved_like is not None:
+            logged = logged_rows(frame, measure.metric, measure.split)
+            like = np.flatnonzero(of_runs[_ROW] == spec.solved_like)
+            observed = judged(observed, logged, like)
         bases = references(frame, measure.relative_to, measure.split)
         for row in down:
             for column in across:
                 which = np.asarray(members.get((row.key, column.key), nobody))
-                cell = _measured(measure, observed.take(which), bases)
+                cell = measured(measure, observed.take(which), bases)
                 label = labels.get(cell.setting_id or "", "")
                 cells[row.key, column.key, key] = replace(cell, setting=label)
     return cells
-
-
-def _measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
-    """Fills a cell but for the published value.
-
-    Args:
-        measure: the number to show.
-        runs: the measure, of every setting and seed of the cell.
-        bases: setting id to (seeds,) values of the reference; the median of the chosen setting's
-            is 100 if the measure is relative.
-    """
-    never_logged = np.isnan(runs.value).all() and runs.ok.any()
-    if not len(runs) or never_logged:
-        return Cell()
-    best = runs.winner() if measure.statistic == "selected" else None
-    sid = runs.best_setting() if best is None else str(runs.setting_id[best])
-    base = _centre(measure, bases.get(sid))
-    factor = measure.scale if base is None else measure.scale * 100 / base
-    if not math.isfinite(factor):
-        if np.isfinite(runs.value[runs.setting_id == sid]).any():
-            return Cell()
-        factor = 1.0  # all seeds are lost, before a reference was logged too
-    worst = math.inf if measure.better == "lower" else -math.inf
-    values = np.where(np.isfinite(runs.value), runs.value * factor, worst)
-    here = runs.setting_id == sid
-    if measure.statistic == "selected":
-        value = worst if best is None else values[best]
-    else:
-        value = (np.mean if measure.statistic == "mean" else np.median)(values[here])
-    chosen = runs.take(here)
-    rate, solved_at = _success(chosen)
-    return replace(
-        _spread(measure, values[here], value),
-        rate=rate,
-        solved_at=solved_at,
-        setting_id=sid,
-        seed=None if best is None else int(runs.seed[best]),
-        step=None if best is None else int(runs.step[best]),
-        diverged=int((chosen.outcome == DIVERGED).sum()),
-        failed=int((chosen.outcome == FAILED).sum()),
-        reference=base if base is not None and math.isfinite(base) else None,
-    )
-
-
-def _reference(measure: Measure, values: Floats) -> Cell:
-    """Fills a cell with the median of a reference, (seeds,), such as a random model's error."""
-    if not values.size:
-        return Cell()
-    scaled = values * measure.scale
-    return _spread(measure.model_copy(update={"relative_to": None}), scaled, np.median(scaled))
-
-
-def _spread(measure: Measure, values: Floats, value: float) -> Cell:
-    interval = median_interval(values)
-    return Cell(
-        value=float(value),
-        text=number(float(value), measure.format, capped=measure.relative_to is not None),
-        n=values.size,
-        median=interval.estimate,
-        low=interval.low,
-        high=interval.high,
-        confidence=interval.confidence,
-    )
-
-
-def _centre(measure: Measure, base: Floats | None) -> float | None:
-    """Returns the value that prints as 100; None if the measure is absolute, NaN if unknown."""
-    if measure.relative_to is None:
-        return None
-    centre = float(np.median(base)) if base is not None and base.size else 0.0
-    return centre or math.nan
-
-
-def _success(runs: Runs) -> tuple[Rate | None, float | None]:
-    """Returns the success rate of one setting's runs, and the median step of first success."""
-    if np.isnan(runs.limit).all():
-        return None, None
-    solved = runs.value < runs.limit
-    at = runs.below_at[solved]
-    return success_rate(solved), float(np.median(at)) if at.size else None
 
 
 def _with_differences(
@@ -308,6 +186,8 @@ def _with_differences(
     axis = spec.rows if spec.columns is None or spec.compared == "rows" else spec.columns
     baseline = spec.paired_with or ""
     for key, measure in spec.measures.items():
+        if measure.statistic in SUCCESS or measure.relative_to is not None:
+            continue
         observed = observe(rows, runs, measure, None)
         for (row, column, _), cell in [item for item in cells.items() if item[0][2] == key]:
             beside = (baseline, column) if axis is spec.rows else (row, baseline)
@@ -318,7 +198,7 @@ def _with_differences(
                 observed.take(observed.setting_id == sid)
                 for sid in (cell.setting_id, base.setting_id)
             )
-            if measure.relative_to is None and np.intersect1d(ours.seed, theirs.seed).size:
+            if np.intersect1d(ours.seed, theirs.seed).size:
                 interval = between(ours, theirs, measure).interval
                 filled_cells[row, column, key] = replace(cell, difference=interval)
     return filled_cells
@@ -340,7 +220,7 @@ def _reference_cells(
         for row in down:
             for column in across:
                 values = known.by_problem.get(_problem(spec, row.key, column.key), np.empty(0))
-                cells[row.key, column.key, key] = _reference(measure, values)
+                cells[row.key, column.key, key] = reference(measure, values)
     return cells, ", ".join(sorted(labels - {""}))
 
 
@@ -372,14 +252,14 @@ def _problem(spec: TableSpec, row: str, column: str) -> str:
 
 
 def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
-    if spec.number is None:
-        return None
     named, measure = spec.rows.published.get(row, row), spec.measures[key]
-    if spec.columns is None:
-        place = measure.published or (key, measure.split)
-    else:
-        place = spec.columns.published.get(column, column), key
-    printed = published.lookup(spec.number, named, *place)
+    beside = column if spec.columns is None else spec.columns.published.get(column, column)
+    printed = None
+    if spec.publication is not None:
+        printed = spec.publication.lookup(named, beside, key)
+    elif spec.number is not None:
+        place = (beside, key) if spec.columns else measure.published or (key, measure.split)
+        printed = published.lookup(spec.number, named, *place)
     if printed is None:
         return None
     text = printed.text
@@ -399,10 +279,17 @@ def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell
             groups.setdefault((_problem(spec, row, column), key), []).append(place)
     marked = dict(cells)
     for (_, key), places in groups.items():
-        choose = min if spec.measures[key].better == "lower" else max
+        choose = max if spec.measures[key].highest else min
         best = cells[choose(places, key=lambda place: cells[place].value or 0.0)]
         # a single cell is not bold, nor one beyond the cap
         if len(places) > 1 and math.isfinite(best.value or 0.0) and best.text[0] != ">":
             for place in places:
-                marked[place] = replace(cells[place], bold=cells[place].text == best.text)
+                marked[place] = replace(
+                    cells[place], bold=_estimate(cells[place]) == _estimate(best)
+                )
     return marked
+
+
+def _estimate(cell: Cell) -> str:
+    """Returns a cell's text without its interval."""
+    return cell.text.partition(" [")[0]

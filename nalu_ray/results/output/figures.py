@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nalu_ray.results.analysis import curves, swept
 from nalu_ray.results.analysis.axes import Heading
-from nalu_ray.results.analysis.curves import Curve, Panel, panels
+from nalu_ray.results.analysis.curves import Curve, Panel
 from nalu_ray.results.analysis.text import Budget, budget_sentence, filled
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.atomic import write_bytes
@@ -67,7 +68,7 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
         LookupError: no row has the figure's metric and split.
     """
     spec = filled(spec, rows)
-    drawn_panels = panels(spec, rows)
+    drawn_panels = (swept if spec.swept else curves).panels(spec, rows)
     if not drawn_panels:
         raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
     with our_settings():
@@ -156,9 +157,17 @@ def _panel(
         axes.set_yscale("log", nonpositive="clip")
     if isinstance(spec.shade, tuple):
         axes.axvspan(*spec.shade, color="#f0f0f0", zorder=0, linewidth=0)
+    if panel.ticks:
+        axes.set_xticks(
+            range(len(panel.ticks)), map(_literal, panel.ticks), fontsize=7, rotation=30
+        )
     for curve in panel.curves:
         style = lines[curve.heading]
-        axes.plot(curve.x, _drawable(curve.middle), linewidth=1.4, **style)
+        marker = "." if spec.swept else ""  # a single setting is a point that a line would hide
+        axes.plot(curve.x, _drawable(curve.middle), linewidth=1.4, marker=marker, **style)
+        if curve.published:
+            x, y = zip(*curve.published, strict=True)
+            axes.plot(x, y, "o", markersize=4.5, markerfacecolor="none", color=style["color"])
         axes.fill_between(
             curve.x,
             _drawable(curve.low),
@@ -167,7 +176,7 @@ def _panel(
             alpha=0.18 if len(panel.curves) < 6 else 0.1,
             linewidth=0,
         )
-    axes.margins(x=0)
+    axes.margins(x=0.03 if spec.swept else 0)
 
 
 def _drawable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -187,18 +196,23 @@ def _legend(figure: Figure, axes: Axes, lines: dict[Heading, dict[str, Any]]) ->
 
 
 def _about(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> str:
-    curves: list[Curve] = [curve for panel in drawn_panels for curve in panel.curves]
-    low, high = min(c.seeds for c in curves), max(c.seeds for c in curves)
+    drawn: list[Curve] = [curve for panel in drawn_panels for curve in panel.curves]
+    low, high = min(c.seeds for c in drawn), max(c.seeds for c in drawn)
     count = f"{low}" if low == high else f"{low} to {high}"
-    middle, band = spec.statistic, "95 % bootstrap interval"
+    middle, band = str(spec.statistic), "95 % bootstrap interval"
     if spec.statistic == "two_sigma":
         middle, band = "mean", "two standard deviations over seeds"
-    elif spec.statistic == "median":
+    elif spec.statistic == "rate":
+        middle, band = f"share below {spec.solved_below}", "Wilson's 95 % interval"
+    elif spec.statistic in ("median", "solved_at"):
+        middle = "median" if spec.statistic == "median" else "median first step solved"
         band = "95 % interval between order statistics"
         band += ", the range for fewer than six seeds" if low < 6 else ""
     text = f"Line: {middle} over {count} seeds; band: {band}"
-    lost = sum(c.stored - c.seeds for c in curves)
+    lost = sum(c.stored - c.seeds for c in drawn)
     text += f"; runs left out because not finite: {lost}" if lost else ""
+    if spec.publication and any(curve.published for curve in drawn):
+        text += f"; circles: {spec.publication.source}"
     spent = [
         Budget(curve.heading.label, panel.title, {**curve.budget, "seeds": f"{curve.stored:,}"})
         for panel in drawn_panels

@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from nalu_ray.results.analysis.table import Cell, Table
+from nalu_ray.results.analysis.axes import Heading
+from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.grid import (
     Grid,
     Line,
@@ -106,7 +108,7 @@ def tidy(table: Table) -> str:
     for row, column, (key, measure) in places:
         place = {
             "table": table.spec.name, "row": row.key, "row_label": row.label,
-            "column": column.key, "column_label": column.label,
+            "given": _given(table, row, column), "column": column.key, "column_label": column.label,
             "measure": key, "measure_label": measure.label,
             "metric": measure.metric, "split": measure.split,
         }  # fmt: skip
@@ -124,6 +126,12 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "md": markdown, "latex": latex, "html": html, "csv": tidy,
 }  # fmt: skip
 SUFFIXES = {"md": ".md", "latex": ".tex", "html": ".html", "csv": ".csv"}
+
+
+def _given(table: Table, row: Heading, column: Heading) -> str:
+    """Returns what the row or the column is given by hand."""
+    across = table.spec.columns.given if table.spec.columns else {}
+    return across.get(column.key) or table.spec.rows.given.get(row.key, "")
 
 
 def _whole(table: Table) -> dict[str, object]:

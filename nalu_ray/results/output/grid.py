@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from nalu_ray.results.analysis.cells import NEVER, Cell, printed
 from nalu_ray.results.analysis.groups import described
 from nalu_ray.results.analysis.statistics import Interval
-from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Cell, Table
+from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Table
 from nalu_ray.results.analysis.text import MISSING, number
 from nalu_ray.results.specs import Measure
 
@@ -47,8 +48,25 @@ class Plain:
     lines: tuple[tuple[str, ...], ...]
 
 
+GIVEN = "given by hand"
+
+
 def arrange(table: Table) -> Grid:
-    """Lays out a table by ``TableSpec.layout``."""
+    """Lays out a table by ``TableSpec.layout``, with a column of what rows are given by hand."""
+    grid, given = _arranged(table), table.spec.rows.given
+    of_label = {row.label: given.get(row.key, "") for row in table.rows}
+    if not any(of_label.values()):
+        return grid
+
+    def with_given(line: Line) -> Line:
+        first, *others = line.labels
+        return replace(line, labels=(first, of_label.get(first, ""), *others))
+
+    sections = tuple(replace(s, lines=tuple(map(with_given, s.lines))) for s in grid.sections)
+    return Grid((grid.stub[0], GIVEN, *grid.stub[1:]), grid.head, sections)
+
+
+def _arranged(table: Table) -> Grid:
     spec, measures = table.spec, table.spec.measures
     row_head = spec.rows.field
     heads = tuple(column.label for column in table.columns)
@@ -92,6 +110,10 @@ def captions(table: Table) -> tuple[str, ...]:
         "selected": f"the run (seed and setting) {rule}",
         "mean": f"the mean over the seeds of one setting; setting and step {rule}",
         "median": f"the median over the seeds of one setting; setting and step {rule}",
+        "rate": "the share of seeds of one setting that solved it, with Wilson's 95 % interval; "
+        f"solved: below {spec.threshold} at the step, setting and step {rule}",
+        "solved_at": f"the first logged step below {spec.threshold}, its median over the solved "
+        f"seeds of the setting with the 95 % interval between order statistics; {NEVER}: by none",
     }
     sentences = [described(spec.caption, table.problem, table.sweep)]
     sentences.append(f"Ours: {'; or '.join(shown[name] for name in statistics)}; {_seeds(table)}.")
@@ -104,13 +126,21 @@ def captions(table: Table) -> tuple[str, ...]:
     if spec.reference:
         of = f" of {table.reference}" if table.reference else ""
         sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
-    sentences += [text for text in (table.budgets, _tuned(table)) if text]
+    sentences += [text for text in (_given(table), table.budgets, _tuned(table)) if text]
     if any(cell.published for cell in table.cells.values()):
-        sentences.append(f"In parentheses: table {spec.number} of {PAPER}.")
+        source = spec.publication and spec.publication.source
+        sentences.append(f"In parentheses: {source or f'table {spec.number} of {PAPER}'}.")
     if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
         sentences.append(f"{DOUBTED}: {spec.doubt}.")
     sentences.append("Bold: best of ours, ties included. –: not run.")
     return tuple(sentences)
+
+
+def _given(table: Table) -> str:
+    """Names what the columns are given by hand that others learn."""
+    given = table.spec.columns.given if table.spec.columns else {}
+    texts = [f"{given[c.key]} ({c.label})" for c in table.columns if given.get(c.key)]
+    return f"Given by hand: {', '.join(texts)}." if texts else ""
 
 
 def _tuned(table: Table) -> str:
@@ -138,11 +168,11 @@ def spread(table: Table) -> Grid:
     """Lays out median and solved seeds of each cell, ``0.3, 7/10``, like the table itself."""
 
     def text(cell: Cell, measure: Measure) -> str:
+        solved = "" if cell.rate is None else f"{cell.rate.successes}/{cell.rate.n}"
         if cell.median is None:
-            return MISSING
-        capped = measure.relative_to is not None
-        solved = "" if cell.rate is None else f", {cell.rate.successes}/{cell.rate.n}"
-        return number(cell.median, measure.format, capped=capped) + solved
+            return solved or MISSING
+        middle = number(cell.median, measure.format, capped=measure.relative_to is not None)
+        return f"{middle}, {solved}" if solved else middle
 
     measures = table.spec.measures
     cells = {
@@ -188,13 +218,15 @@ def statistics(table: Table) -> Plain:
 
 def statistics_note(table: Table) -> str:
     """Returns the sentence that explains :func:`statistics`."""
-    note = "Over the seeds of each cell's setting: median [95 % interval between order statistics]"
     cells = [cell for cell in table.cells.values() if cell.n]
+    medians = any(cell.median is not None for cell in cells)
+    note = "Over the seeds of each cell's setting"
+    note += ": median [95 % interval between order statistics]" * medians
     intervals = [cell.confidence for cell in cells]
     intervals += [cell.difference.confidence for cell in cells if cell.difference]
     if any((confidence or 0) < 0.95 for confidence in intervals):
         note += ", marked * where fewer than six seeds give only their range"
-    limit = table.spec.solved_below
+    limit = table.spec.threshold
     if any(cell.rate for cell in cells):
         note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
     if any(cell.difference for cell in cells):
@@ -205,20 +237,11 @@ def statistics_note(table: Table) -> str:
 def _median(cell: Cell, measure: Measure) -> str:
     if cell.median is None or cell.low is None or cell.high is None:
         return ""
-    return _interval(Interval(cell.median, cell.low, cell.high, cell.confidence or 0), measure)
+    return printed(Interval(cell.median, cell.low, cell.high, cell.confidence or 0), measure)
 
 
 def _difference(cell: Cell, measure: Measure) -> str:
-    return _interval(cell.difference, measure) if cell.difference else ""
-
-
-def _interval(interval: Interval, measure: Measure) -> str:
-    capped = measure.relative_to is not None
-    middle, low, high = (
-        number(value, measure.format, capped=capped)
-        for value in (interval.estimate, interval.low, interval.high)
-    )
-    return f"{middle} [{low}, {high}]{'*' * (interval.confidence < 0.95)}"
+    return printed(cell.difference, measure) if cell.difference else ""
 
 
 def _paired_with(table: Table) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +17,14 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from nalu_ray.results.analysis.groups import Sweep, described, problems, sweeps
+from nalu_ray.results.analysis import costs
+from nalu_ray.results.analysis.groups import Sweep, described, problems, shows, sweeps
 from nalu_ray.results.analysis.table import Table, build_each
-from nalu_ray.results.analysis.text import filled
+from nalu_ray.results.analysis.text import Spec, filled
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
 from nalu_ray.results.output.page import Chapter, Picture, facts
 from nalu_ray.results.output.terminal import show
+from nalu_ray.results.publication import Publication
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
@@ -97,7 +99,22 @@ class Stored:
         if specs is None:
             log.warning("%s: no readable specs.json, so no tables and figures", task)
             specs = TaskSpecs(task=task, title=task, section="")
+        if costs.needed((*specs.tables, *specs.figures)):
+            rows = costs.with_costs(rows, store.manifests(task))
         return cls(specs, rows, store.out)
+
+    def with_published(self, values: Mapping[str, Publication]) -> Stored:
+        """Returns the task with other published values for some of its tables and figures."""
+
+        def changed(spec: Spec) -> Spec:
+            update: dict[str, object] = {"publication": values.get(spec.name)}
+            if isinstance(spec, TableSpec):
+                update["number"] = None
+            return spec.model_copy(update=update) if spec.name in values else spec
+
+        tables, figures = map(changed, self.specs.tables), map(changed, self.specs.figures)
+        specs = self.specs.model_copy(update={"tables": tuple(tables), "figures": tuple(figures)})
+        return replace(self, specs=specs)
 
     @property
     def command(self) -> str:
@@ -114,7 +131,7 @@ class Stored:
             table
             for spec in self.specs.tables
             for table in build_each(spec, self._sweeps(spec))
-            if any(cell.n for cell in table.cells.values())
+            if _is_shown(table)
         ]
 
     def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
@@ -123,7 +140,7 @@ class Stored:
     def _stored(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
         if spec.budget not in self._split:
             self._split[spec.budget] = sweeps(spec, self.rows, self.specs.presets)
-        return self._split[spec.budget]
+        return [item for item in self._split[spec.budget] if shows(spec, item[0])]
 
     @cached_property
     def _split(self) -> dict[tuple[str, ...], list[tuple[Sweep, pd.DataFrame]]]:
@@ -204,7 +221,7 @@ class Stored:
             title=self.specs.title,
             section=self.specs.section,
             facts=facts(store.outcomes(task), store.manifests(task)),
-            tables=self.tables,
+            tables=[table for table in self.tables if not table.spec.board],
             pictures=[
                 Picture(drawing.caption, figures.encode(drawing.figure, "svg"))
                 for drawing in self.figures
@@ -213,6 +230,12 @@ class Stored:
 
     def _folder(self, folder: Path) -> Path:
         return folder / safe_name(self.specs.task)
+
+
+def _is_shown(table: Table) -> bool:
+    """Whether a table has results, in as many columns as it needs."""
+    columns = {column for (_, column, _), cell in table.cells.items() if cell.n}
+    return len(columns) >= table.spec.least_columns
 
 
 def safe_name(name: str) -> str:

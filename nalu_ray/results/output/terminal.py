@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nalu_ray.results.analysis.table import Cell, Table
+from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.grid import (
     Grid,
     Plain,

@@ -1,17 +1,56 @@
 """The memory between vision and policy, which reads the instruction T.
 
-The state of every core is a single tensor, (batch, state_size), that starts as zeros.
+The state of every core is a single tensor, (batch, state_size), that starts as zeros. Beside the
+cores written out here, any recurrent cell of :mod:`nalu_ray.layers` is one, and any unit or cell
+can stand beside the LSTM in the NAC's place.
 """
 
 from __future__ import annotations
+
+import math
+from difflib import get_close_matches
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-from nalu_ray.layers import LSTM, NAC, Init, lstm_steps
+from nalu_ray import layers
+from nalu_ray.layers import LSTM, NAC, Cell, Init, State, UnitCell, lstm_steps
 
+Wiring = Literal["instruction", "feedback", "accumulator"]
+
+COUNTERS = "nac_core"
+BESIDE = "lstm_"  # prefix of a unit or cell beside the LSTM
 REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
+
+
+def check_name(name: str) -> str:
+    """Returns the name of a core if there is one.
+
+    A name is that of a cell, which is the whole memory, ``lstm_`` and a cell's name, for a cell or
+    unit beside the LSTM, or ``nac_core``.
+
+    Raises:
+        ValueError: if there is no such core; the message suggests the nearest and says what there
+            is.
+    """
+    cells = layers.cell_names()
+    beside = [f"{BESIDE}{cell}" for cell in cells]
+    if name in (*cells, COUNTERS, *beside):
+        return name
+    near = get_close_matches(name, (*cells, COUNTERS, *beside), n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    raise ValueError(
+        f"unknown core.{hint} Allowed: {COUNTERS}, a unit or cell, or {BESIDE} and one of these "
+        f"for an LSTM with it: {', '.join(cells)}"
+    )
+
+
+def beside(name: str) -> str | None:
+    """The unit or cell that stands beside the LSTM in the core of a name, if one does."""
+    is_cell = name in layers.cell_names()
+    return None if is_cell or name == COUNTERS else name.removeprefix(BESIDE)
 
 
 class Core(nn.Module):
@@ -24,6 +63,11 @@ class Core(nn.Module):
 
     state_size: int
     features: int
+
+    @property
+    def arithmetic_units(self) -> list[nn.Module]:
+        """The arithmetic units, which have a learning rate of their own."""
+        return [part for part in self.modules() if isinstance(part, NAC)]
 
 
 class LSTMCore(Core):
@@ -102,6 +146,108 @@ class FeedbackNACCore(LSTMCore):
         return out[..., : self.hidden], torch.cat([out[-1], c], -1)
 
 
+class CellCore(Core):
+    """Any recurrent cell in the place of the LSTM: T is an additional input.
+
+    Args:
+        vision: size of the vision's output.
+        hidden: hidden units of the cell.
+        scale: factor on T.
+        cell: a name in :func:`nalu_ray.layers.cell_names`.
+        options: options of the cell.
+    """
+
+    def __init__(self, vision: int, hidden: int, scale: float, cell: str, **options: Any) -> None:
+        super().__init__()
+        self.cell = layers.build_cell(cell, vision + 1, hidden, **options)
+        self.scale = scale
+        self.state_size, self.features = state_size(self.cell), self.cell.out_features
+
+    @property
+    def arithmetic_units(self) -> list[nn.Module]:
+        return [self.cell.unit] if isinstance(self.cell, UnitCell) else []
+
+    def forward(
+        self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        x = torch.cat([vision, self.scale * instruction[..., None]], -1)
+        out, last = self.cell.with_resets(x, keep, unpacked(self.cell, state))
+        return out, packed(last)
+
+
+class BesideLSTMCore(LSTMCore):
+    """Any unit or cell in the NAC's place beside the LSTM, in one of the NAC's three wirings.
+
+    Its output is an additional input of the LSTM. It reads T (``instruction``), or T and the LSTM's
+    previous output (``feedback``), or as a cell with a state of its own the same two
+    (``accumulator``); a unit's state is its own previous output.
+
+    Args:
+        vision: size of the vision's output.
+        hidden: units of the LSTM.
+        scale: factor on T.
+        unit: a name in :func:`nalu_ray.layers.cell_names`; without a state, that of a layer.
+        units: outputs of the unit.
+        wiring: one of ``Wiring``.
+        options: options of the unit.
+    """
+
+    def __init__(
+        self,
+        vision: int,
+        hidden: int,
+        scale: float,
+        unit: str,
+        *,
+        units: int,
+        wiring: Wiring,
+        **options: Any,
+    ) -> None:
+        known = 1 if wiring == "instruction" else 1 + hidden
+        part: nn.Module
+        if wiring == "accumulator":
+            part = layers.build_cell(unit, known, units, **options)
+            units = part.out_features  # some cells have another number of outputs
+        else:
+            least = getattr(layers.get(unit).factory, "least", 0)
+            part = layers.build(unit, known, units, units, hidden_layers=least, **options)
+        super().__init__(vision, hidden, scale, units)
+        self.part, self.sees_output = part, wiring != "instruction"
+        if isinstance(part, Cell):
+            self.state_size += state_size(part)
+
+    @property
+    def arithmetic_units(self) -> list[nn.Module]:
+        if isinstance(self.part, Cell):
+            return [self.part.unit] if isinstance(self.part, UnitCell) else []
+        return [self.part]
+
+    def forward(
+        self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        scaled = self.scale * instruction[..., None]
+        if not self.sees_output:
+            return super().forward(
+                torch.cat([vision, self.part(scaled)], -1), instruction, keep, state
+            )
+        outputs = []
+        for seen, time, kept in zip(vision, scaled, keep, strict=True):
+            state = state.masked_fill(kept[:, None] == 0, 0)
+            h, c, rest = state.tensor_split([self.hidden, 2 * self.hidden], -1)
+            value, rest = self._compute(torch.cat([time, h], -1), rest)
+            _, (h, c) = self.lstm.step(torch.cat([seen, value, time], -1), (h, c))
+            outputs.append(h)
+            state = torch.cat([h, c, rest], -1)
+        return torch.stack(outputs), state
+
+    def _compute(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Output and next state of the unit; a unit without a state has an empty one."""
+        if not isinstance(self.part, Cell):
+            return self.part(x), state
+        value, after = self.part.step(x, unpacked(self.part, state))
+        return value, packed(after)
+
+
 class NACCore(Core):
     """Ours: T reaches the policy only through unbounded counters.
 
@@ -147,3 +293,20 @@ class NACCore(Core):
         near = torch.tanh(left[..., None] * self.scale + self.bias).flatten(-2)
         features = torch.relu(self.join(torch.cat([vision, near], -1)))
         return features, torch.stack([count, held], -1)
+
+
+def state_size(cell: Cell) -> int:
+    """Numbers in the state of a cell per environment."""
+    return sum(part.numel() for part in cell.initial(1, torch.empty(())))
+
+
+def packed(state: State) -> Tensor:
+    """A cell's state as one tensor, (batch, state_size)."""
+    return torch.cat([part.flatten(1) for part in state], -1)
+
+
+def unpacked(cell: Cell, state: Tensor) -> State:
+    """The reverse of :func:`packed`."""
+    shapes = [part.shape[1:] for part in cell.initial(1, torch.empty(()))]
+    parts = state.split([math.prod(shape) for shape in shapes], -1)
+    return tuple(part.unflatten(-1, shape) for part, shape in zip(parts, shapes, strict=True))

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
-from nalu_ray.layers import NAC
-from nalu_ray.rl.agent.cores import Core, FeedbackNACCore, InstructionNACCore, LSTMCore, NACCore
+from nalu_ray import layers
+from nalu_ray.rl.agent import cores
+from nalu_ray.rl.agent.cores import (
+    BesideLSTMCore,
+    CellCore,
+    Core,
+    FeedbackNACCore,
+    InstructionNACCore,
+    LSTMCore,
+    NACCore,
+    Wiring,
+)
 from nalu_ray.rl.agent.vision import Vision
 from nalu_ray.training.fields import Init
 
-Variant = Literal["lstm", "lstm_nac", "nac_core"]
-Wiring = Literal["instruction", "feedback", "accumulator"]
+Variant = Annotated[str, AfterValidator(cores.check_name)]
+"""A core by name: ``nac_core``, a unit or cell, or ``lstm_`` and a unit or cell."""
 
 
 class NetworkConfig(BaseModel):
@@ -25,17 +35,33 @@ class NetworkConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     variant: Variant = Field(
-        "lstm", description="part of the network that reads T: lstm, lstm_nac or nac_core"
+        "lstm",
+        description="part of the network that reads T: lstm, lstm_nac, nac_core, any unit or cell "
+        "by name, or lstm_ and such a name",
     )
-    wiring: Wiring = Field("accumulator", description="position of the NAC in lstm_nac")
+    wiring: Wiring = Field(
+        "accumulator", description="position of the NAC or other unit beside the LSTM"
+    )
     channels: int = Field(16, ge=1, description="channels of the convolution")
     vision: int = Field(64, ge=1, description="units of the layer above the convolution")
-    hidden: int = Field(64, ge=1, description="units of the LSTM, or of the layer in nac_core")
+    hidden: int = Field(
+        64, ge=1, description="units of the LSTM or cell, or of the layer in nac_core"
+    )
     instruction_scale: float = Field(1.0, gt=0, description="factor on T in the network's input")
-    nac_units: int = Field(4, ge=1, description="outputs of the NAC")
-    nac_init: Init = Field("uniform", description="initialisation of the NAC")
+    nac_units: int = Field(4, ge=1, description="outputs of the NAC or other unit")
+    nac_init: Init = Field("uniform", description="initialisation of the NAC or similar unit")
     counter_init: float = Field(4.0, description="initialisation of the counter in nac_core")
     bank: int = Field(32, ge=1, description="tanh units of nac_core that read the remaining time")
+
+    @model_validator(mode="after")
+    def _wiring_fits(self) -> NetworkConfig:
+        unit = cores.beside(self.variant)
+        if unit and self.wiring != "accumulator" and unit not in layers.names():
+            raise ValueError(
+                f"variant={self.variant}: {unit} has a state of its own, so wiring={self.wiring} "
+                "is not possible; use wiring=accumulator"
+            )
+        return self
 
 
 class Network(nn.Module):
@@ -83,12 +109,17 @@ class Network(nn.Module):
         return self.policy(features), self.value(features)[..., 0], state
 
     def fractions(self) -> Tensor:
-        """Returns the mean distance of the NACs' weights to the nearest of -1, 0 and 1."""
-        weights = [part.weight.abs().flatten() for part in self.modules() if isinstance(part, NAC)]
+        """Returns the mean distance of the units' weights to the nearest of -1, 0 and 1.
+
+        The weights of a unit are its ``weight``, else its ``W``; a unit without either has none.
+        """
+        parts = [part for unit in self.core.arithmetic_units for part in unit.modules()]
+        found = [getattr(part, "weight", getattr(part, "W", None)) for part in parts]
+        weights = [weight.abs().flatten() for weight in found if isinstance(weight, Tensor)]
         if not weights:
             return self.policy.weight.new_zeros(())
         size = torch.cat(weights)
-        return torch.minimum(size, 1 - size).mean()
+        return torch.minimum(size, (1 - size).abs()).mean()
 
 
 def build_core(config: NetworkConfig) -> Core:
@@ -100,6 +131,15 @@ def build_core(config: NetworkConfig) -> Core:
         return NACCore(vision, hidden, units=units, bank=bank, init=init, counter_init=counter)
     if config.variant == "lstm":
         return LSTMCore(vision, hidden, scale)
+    unit = cores.beside(config.variant)
+    if unit != "nac":
+        entry = layers.get_cell(unit or config.variant)
+        options = {"init": init} if "init" in entry.options else {}
+        if unit is None:
+            return CellCore(vision, hidden, scale, entry.name, **options)
+        return BesideLSTMCore(
+            vision, hidden, scale, unit, units=units, wiring=config.wiring, **options
+        )
     if config.wiring == "instruction":
         return InstructionNACCore(vision, hidden, scale, units=units, init=init)
     accumulate = config.wiring == "accumulator"

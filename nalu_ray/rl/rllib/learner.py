@@ -19,7 +19,6 @@ from ray.rllib.utils.metrics import (
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nalu_ray.layers import NAC
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
@@ -86,8 +85,7 @@ class ActorCriticLearner(TorchLearner):
         raise NotImplementedError
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        parts = [part for part in self.network.modules() if isinstance(part, NAC)]
-        nac = [parameter for part in parts for parameter in part.parameters()]
+        nac = [part for unit in self.network.core.arithmetic_units for part in unit.parameters()]
         known = set(map(id, nac))
         rest = [part for part in self.network.parameters() if id(part) not in known]
         groups = [

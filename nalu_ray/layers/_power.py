@@ -1,0 +1,68 @@
+"""Magnitudes, angles and gates of the inputs of power units."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ._weighted import within
+from .initialisers import Init, initialise
+from .nmu import widened
+
+GATE_GRADIENTS = ("through", "clamp")
+
+
+def machine_epsilon(dtype: torch.dtype) -> float:
+    """Distance from 1 to the next number: 2.2e-16 in float64, else float32's, 1.19e-7."""
+    # torch.finfo(dtype).eps, which a script does not know
+    return 2.0**-52 if dtype == torch.float64 else 2.0**-23
+
+
+def floored_log(x: Tensor, floor: float) -> Tensor:
+    """log(max(|x|, floor)), elementwise; its gradient is 0 below the floor.
+
+    Unlike log(|x| + epsilon), it is exact above the floor.
+    """
+    return x.abs().clamp(min=floor).log()
+
+
+def polar(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Magnitude |x| + epsilon and angle, pi where x < 0, else 0; in float32 at least."""
+    wide = widened(x)
+    return wide.abs() + machine_epsilon(wide.dtype), math.pi * (wide < 0).to(wide.dtype)
+
+
+def gated_polar(x: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithm of the magnitude and angle of the inputs, 0 where their gate is 0.
+
+    Args:
+        x: (..., in_features).
+        gate: (in_features,) in [0, 1].
+    """
+    magnitude, angle = polar(x)
+    gate = gate.to(magnitude.dtype)
+    return (gate * magnitude + (1 - gate)).log(), gate * angle
+
+
+def limited_gate(g: Tensor, gradient: str) -> Tensor:
+    """``g`` within [0, 1]; see ``gate_gradient`` of :class:`RealNPU`."""
+    if gradient == "clamp":
+        # torch.clamp itself passes the gradient at 0 and 1 in some releases, and not in others
+        return torch.where((g < 0) | (g > 1), g.detach().clamp(0.0, 1.0), g)
+    return within(g, 0.0, 1.0)
+
+
+def gate_distance(gate: Tensor) -> Tensor:
+    """Distance of each element from the nearer of 0 and 1: min(|G|, |1 - G|)."""
+    return torch.minimum(gate.abs(), (1 - gate).abs())
+
+
+def scaled_start(
+    weight: Tensor, start: Init, gain: float, generator: torch.Generator | None
+) -> None:
+    """Draws ``weight`` as :func:`initialise` does, times ``gain``, in place."""
+    initialise(weight, start, generator)
+    with torch.no_grad():
+        weight.mul_(gain)

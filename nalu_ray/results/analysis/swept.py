@@ -1,0 +1,135 @@
+"""Curves over a field of the setting: each point is a cell, as a table would have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from nalu_ray.results.analysis.axes import Heading, headings, stored_column
+from nalu_ray.results.analysis.cells import Cell, measured
+from nalu_ray.results.analysis.curves import Curve, Panel, Points
+from nalu_ray.results.analysis.selection import Runs, observe, references, runs_of
+from nalu_ray.results.analysis.text import budgets, in_full
+from nalu_ray.results.specs import FigureSpec, Measure
+
+_LINE, _PANEL, _X = "_line", "_panel", "_x"
+
+
+@dataclass(frozen=True)
+class Along:
+    """The values of the field along x, in order, as texts."""
+
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Along:
+        """Returns the distinct values, numbers and ranges of numbers in order."""
+        return cls(
+            tuple(sorted(set(texts), key=lambda text: ([*map(_number, text.split(":"))], text)))
+        )
+
+    @cached_property
+    def ticks(self) -> tuple[str, ...]:
+        """Returns the values where x counts them, as some are no numbers; else nothing."""
+        return () if all(math.isfinite(_number(text)) for text in self.values) else self.values
+
+    def place(self, text: str) -> float | None:
+        """Returns the x of a value; None if it has none."""
+        if self.ticks:
+            return float(self.values.index(text)) if text in self.values else None
+        return _number(text) if math.isfinite(_number(text)) else None
+
+
+def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
+    """Computes every panel that has a point.
+
+    Args:
+        spec: the figure; ``spec.swept`` is the field along x.
+        rows: (rows, columns) as :meth:`Store.load` gives them.
+
+    Returns:
+        Panels in printed order. Of several settings of a point, ``spec.selection`` prefers one.
+    """
+    settings = _settings(spec, rows)
+    measure = Measure.model_validate(
+        {"metric": spec.metric, "split": spec.split, "label": spec.y_label}
+        | {"statistic": spec.statistic, "relative_to": spec.relative_to}
+    )
+    observed = observe(rows, runs_of(rows, spec.selection), measure, spec.solved_below)
+    bases = references(rows, measure.relative_to, spec.split)
+    along = Along.of(settings[_X])
+    spent = budgets(settings, [name for name in spec.budget if name != spec.swept])
+    across: tuple[Heading, ...] = (Heading("", ""),)
+    if spec.panels is not None:
+        across = headings(spec.panels, settings[_PANEL].unique())
+    drawn = []
+    for panel in across:
+        here = settings[settings[_PANEL] == panel.key]
+        curves = []
+        for line in headings(spec.lines, here[_LINE].unique()):
+            of_line = here[here[_LINE] == line.key]
+            ids = {x: of_line.loc[of_line[_X] == x, "setting_id"] for x in along.values}
+            cells = {x: measured(measure, _runs(observed, ids[x]), bases) for x in along.values}
+            points = {x: cell for x, cell in cells.items() if cell.value is not None}
+            if points:
+                budget = spent[str(next(iter(points.values())).setting_id)]
+                beside = _published(spec, line, panel, along)
+                curves.append(_curve(line, points, along, budget, beside))
+        if curves:
+            drawn.append(Panel(panel.label, tuple(curves), along.ticks))
+    return tuple(drawn)
+
+
+def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns one row per setting that has the field, with its line, panel and x as texts."""
+    settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
+    settings[_LINE] = stored_column(settings, spec.lines.field)
+    settings[_PANEL] = "" if spec.panels is None else stored_column(settings, spec.panels.field)
+    if spec.swept not in settings:
+        return settings.assign(**{_X: ""}).head(0)
+    settings[_X] = [in_full(value) for value in settings[spec.swept].astype(object)]
+    return settings
+
+
+def _runs(observed: Runs, ids: Iterable[str]) -> Runs:
+    return observed.take(np.isin(observed.setting_id.astype(str), [*map(str, ids)]))
+
+
+def _curve(
+    line: Heading,
+    points: Mapping[str, Cell],
+    along: Along,
+    budget: Mapping[str, str],
+    beside: Points,
+) -> Curve:
+    cells = points.values()
+    middle, low, high = (
+        np.array([getattr(cell, name) for cell in cells], dtype=np.float64)
+        for name in ("value", "low", "high")
+    )
+    x = np.array([along.place(text) for text in points], dtype=np.float64)
+    seeds = min(cell.n for cell in cells)
+    return Curve(line, x, middle, low, high, seeds, seeds, budget, beside)
+
+
+def _published(spec: FigureSpec, line: Heading, panel: Heading, along: Along) -> Points:
+    """Returns the published points of a line."""
+    values = spec.publication.values if spec.publication else ()
+    points = [
+        (along.place(value.measure), value.published().value)
+        for value in values
+        if (value.row, value.column) == (line.key, panel.key)
+    ]
+    return tuple(sorted((x, y) for x, y in points if x is not None))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.inf

@@ -1,0 +1,147 @@
+"""What units of a network say beside their forward pass, found by name on every submodule.
+
+Members that a unit may have, all optional:
+
+* ``bounds: Mapping[str, tuple[float, float]]``: limits of its own parameters;
+* ``penalty()`` or ``penalty(inputs)``: named scalars to add to the loss;
+* ``projected()``: new values of its own parameters after a step;
+* ``measure()``: named scalars of the parameters to log.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nalu_ray.training.replicas import Replicas
+
+Named = Mapping[str, Tensor]
+
+
+def units_with(network: nn.Module, member: str) -> dict[str, nn.Module]:
+    """Returns the modules that have a method of this name, by their path in the network."""
+    having = {}
+    for path, module in network.named_modules():
+        method = getattr(module, member, None)
+        if callable(method) and not isinstance(method, nn.Module):
+            having[path] = module
+    return having
+
+
+def takes_inputs(unit: nn.Module) -> bool:
+    """Whether a unit's ``penalty`` is given the inputs of its forward pass."""
+    return bool(inspect.signature(unit.penalty).parameters)  # type: ignore[arg-type]
+
+
+def penalty(unit: nn.Module, inputs: Tensor | None) -> Named:
+    """Returns a unit's penalties.
+
+    Args:
+        unit: the unit.
+        inputs: all inputs of its forward pass in a step, (N, in_features), or None if none of the
+            penalties that are asked for depends on them.
+    """
+    say: Any = unit
+    if not takes_inputs(unit):
+        return _named(say.penalty())
+    if inputs is None:
+        inputs = next(unit.parameters()).new_zeros(1, say.in_features)
+    return _named(say.penalty(inputs))
+
+
+def _named(values: Any) -> Named:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"must be a dict of scalar tensors, got {type(values).__name__}")
+    for name, value in values.items():
+        if not isinstance(value, Tensor) or value.shape != ():
+            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(f"{name} must be a scalar tensor, got {got}")
+    return values
+
+
+def offered(network: nn.Module) -> dict[str, dict[str, bool]]:
+    """Returns by unit and by name of its penalties whether these depend on its inputs.
+
+    Args:
+        network: on any device, also on ``meta``.
+
+    Raises:
+        TypeError: if a unit's penalties are not scalars by name.
+    """
+    return {path: _names(path, unit) for path, unit in units_with(network, "penalty").items()}
+
+
+def _names(path: str, unit: nn.Module) -> dict[str, bool]:
+    inputs = None
+    try:
+        if takes_inputs(unit):
+            if not isinstance(features := getattr(unit, "in_features", None), int):
+                raise TypeError("a unit whose penalty takes inputs must have in_features")
+            inputs = next(unit.parameters()).new_zeros(1, features).requires_grad_()
+        with torch.enable_grad():
+            values = penalty(unit, inputs)
+        return {name: _depends(value, inputs) for name, value in values.items()}
+    except Exception as error:  # whatever the unit's code raises
+        about = f"penalty of {path or 'the network'} ({type(unit).__name__})"
+        raise TypeError(f"{about}: {str(error) or type(error).__name__}") from error
+
+
+def _depends(value: Tensor, inputs: Tensor | None) -> bool:
+    if inputs is None or not value.requires_grad:
+        return False
+    (gradient,) = torch.autograd.grad(value, inputs, retain_graph=True, allow_unused=True)
+    return gradient is not None
+
+
+def bounds(network: nn.Module) -> dict[str, tuple[float, float]]:
+    """Returns the bounds of the trained parameters, by the parameter's name in the network.
+
+    Raises:
+        TypeError: if a unit has bounds that are not pairs low <= high of parameters of its own.
+    """
+    names = {id(tensor): name for name, tensor in network.named_parameters()}
+    limits: dict[str, tuple[float, float]] = {}
+    for path, module in network.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        for name, pair in _bounds(module).items():
+            about = f"bounds of {path or 'the network'} ({type(module).__name__})"
+            if name not in own:
+                there = ", ".join(own) or "none"
+                raise TypeError(f"{about}: {name!r} is no parameter of its own; there is {there}")
+            low, high = pair
+            if not low <= high:
+                raise TypeError(f"{about}: {name} {low}:{high} is an empty range")
+            if own[name].requires_grad:
+                limits[names[id(own[name])]] = (float(low), float(high))
+    return limits
+
+
+def _bounds(module: nn.Module) -> Mapping[str, tuple[float, float]]:
+    said = getattr(module, "bounds", None)
+    return said if isinstance(said, Mapping) else {}
+
+
+def measured(replicas: Replicas) -> dict[str, Tensor]:
+    """Returns the figures that the units' ``measure()`` gives of their parameters, {name: (R,)}.
+
+    Of several units, the largest of a name counts.
+    """
+    paths = list(units_with(replicas.module, "measure"))
+    if not paths:
+        return {}
+
+    def figures(network: nn.Module) -> dict[str, Tensor]:
+        every: dict[str, list[Tensor]] = {}
+        for path in paths:
+            unit: Any = network.get_submodule(path)
+            for name, value in unit.measure().items():
+                every.setdefault(name, []).append(value)
+        return {name: reduce(torch.maximum, values) for name, values in every.items()}
+
+    result: dict[str, Tensor] = replicas.apply(figures)
+    return result

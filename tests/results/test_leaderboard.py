@@ -1,0 +1,162 @@
+"""The leaderboard from stored rows: rates, costs, the sweep, what is given, a new unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from nalu_ray.report import main
+from nalu_ray.results import leaderboard
+from nalu_ray.results.analysis.costs import with_costs
+from nalu_ray.results.analysis.table import build
+from nalu_ray.results.publication import Publication, PublishedValue
+from nalu_ray.results.specs import TRIAL, Axis, TaskSpecs
+from nalu_ray.results.store.store import Store
+from tests.results.samples import frame, run
+from tests.results.test_success import logs
+
+UNITS = Axis(
+    field="layer",
+    labels={"nau": "NAU", "none": "Linear"},
+    more={"mine": "My unit"},
+    given={"none": "operation"},
+)
+TABLES = leaderboard.tables(
+    "board",
+    "Made up.",
+    units=UNITS,
+    operations=Axis(field="op", labels={"add": "a + b", "mul": "a × b"}),
+    solved_below="threshold",
+    presets=("madsen*",),
+    publication=Publication(
+        source="Somebody (2020)",
+        values=(PublishedValue(row="add", column="nau", measure="rate", text="100%"),),
+    ).transposed(),
+)
+FIELDS = ["layer", "op", "lr"]
+
+
+def trial(layer: str, op: str, lr: float, ends: list[int | None], inner: float) -> pd.DataFrame:
+    setting = {"layer": layer, "op": op, "lr": lr}
+    return frame(*(run(setting, s, logs(end, inner=inner)) for s, end in enumerate(ends)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """NAU at two rates, of which the larger interpolates better; a unit that no table lists."""
+    made = Store(str(tmp_path / "results"))
+    trials = [
+        trial("nau", "add", 0.001, [100, 100], 0.1),
+        trial("nau", "add", 0.01, [100, None], 0.01),
+        trial("none", "add", 0.001, [None, None], 0.1),
+        trial("mine", "mul", 0.001, [100, 200], 0.1),
+    ]
+    for place, rows in enumerate(trials):
+        setting = {name: rows[name].iloc[0] for name in FIELDS}
+        sid = str(rows["setting_id"].iloc[0])
+        spec = {"setting_id": sid, "seeds": [0, 1]}
+        manifest = {"spec": spec, "seconds": 0.003 * (place + 1), "parameters": 200 + place}
+        about = {"preset": "madsen", "changes": "{}"}
+        made.write(setting, {"task": "static", "setting_id": sid}, rows, manifest, about=about)
+    made.write_specs(TaskSpecs(task="static", title="Static", tables=TABLES))
+    return made
+
+
+def report(store: Store, tmp_path: Path, *words: str) -> Path:
+    target = tmp_path / "to"
+    assert main([*words, "--out", store.out, "--to", str(target)]) == 0
+    return target
+
+
+def lines_with(text: str, label: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+
+
+def test_the_report_writes_the_leaderboard(store: Store, tmp_path: Path) -> None:
+    text = (report(store, tmp_path, "static") / "leaderboard.md").read_text(encoding="utf-8")
+    text = text.replace("\\[", "[").replace("\\]", "]").replace("\\*", "*").replace("**", "")
+    rate, solved_at, sparsity, *_ = lines_with(text, "NAU")
+    # the larger rate interpolates better, though it solves less
+    assert rate == ["NAU", "", "50 [9, 91] (100%)", "–"]
+    assert solved_at == ["NAU", "", "100 [100, 100]*", "–"]
+    assert sparsity[2] == "2.5e-01"
+    assert ["NAU", "", "201", "30.0"] in lines_with(text, "NAU")  # 6000 µs, 2 seeds, 100 steps
+    assert ["NAU", "", "100 [34, 100]", "50 [9, 91]"] in lines_with(text, "NAU")  # the sweep
+    assert lines_with(text, "Linear")[0] == ["Linear", "operation", "0 [0, 66]", "–"]
+    assert lines_with(text, "My unit")[0] == ["My unit", "", "–", "100 [34, 100]"]
+    assert "| layer | given by hand | a + b | a × b |" in text
+    assert "lr=0.01" in text
+
+
+def test_the_page_has_it_first_and_once(store: Store, tmp_path: Path) -> None:
+    text = (report(store, tmp_path, "--html") / "report.html").read_text(encoding="utf-8")
+    assert text.index('<section id="leaderboard">') < text.index('<section id="static">')
+    assert text.count("<b>board.</b>") == 1
+    assert not (tmp_path / "to" / "leaderboard.md").exists()
+
+
+def test_a_task_without_such_tables_has_no_leaderboard(store: Store, tmp_path: Path) -> None:
+    plain = TABLES[0].model_copy(update={"board": False})
+    store.write_specs(TaskSpecs(task="static", title="Static", tables=(plain,)))
+    target = report(store, tmp_path)
+    assert not (target / "leaderboard.md").exists()
+    assert list(target.rglob("board_madsen.md"))
+
+
+def test_one_rate_is_no_sweep_and_other_presets_are_not_shown(store: Store, tmp_path: Path) -> None:
+    target = report(store, tmp_path, "static")
+    names = {path.name for path in (target / "static").glob("*.csv")}
+    assert names == {"board_madsen.csv", "board_cost_madsen.csv", "board_lr_madsen_op_add.csv"}
+    other = TABLES[0].model_copy(update={"presets": ("laptop",)})
+    store.write_specs(TaskSpecs(task="static", title="Static", tables=(other,)))
+    again = tmp_path / "again"
+    assert main(["static", "--out", store.out, "--to", str(again)]) == 0
+    assert not list(again.rglob("*.csv"))
+
+
+def costs(*manifests: Any) -> dict[tuple[str, int], float]:
+    rows = trial("nau", "add", 0.001, [100, 100], 0.1)
+    added = with_costs(rows, manifests)
+    added = added[added["split"] == TRIAL]
+    assert added["layer"].eq("nau").all()
+    return {(m, s): v for m, s, v in added[["metric", "seed", "value"]].itertuples(index=False)}
+
+
+NAU = {"setting_id": "nau-add-0.001", "seeds": [0, 1]}
+
+
+def test_the_latest_trial_of_a_seed_counts() -> None:
+    early = {"spec": NAU, "seconds": 1.0, "started": 1.0, "parameters": 7}
+    late = {"spec": {**NAU, "seeds": [1]}, "seconds": 0.01, "started": 2.0}
+    seen = costs(late, early)
+    assert seen["seed_step_microseconds", 0] == pytest.approx(5000)
+    assert seen["seed_step_microseconds", 1] == pytest.approx(100)
+    assert seen["parameters", 0] == seen["parameters", 1] == 7
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {},
+        {"spec": "no mapping"},
+        {"spec": {"seeds": "0"}},
+        {"spec": {"seeds": [None], "setting_id": 3}},
+        {"spec": NAU, "seconds": "1", "parameters": True},
+        {"spec": NAU, "seconds": float("nan"), "parameters": -1},
+        {"spec": {**NAU, "seeds": [5]}, "seconds": 1.0},
+    ],
+)
+def test_a_manifest_of_anything_else_gives_no_cost(manifest: Any) -> None:
+    assert costs(manifest) == {}
+
+
+def test_costs_are_read_whatever_the_selected_step() -> None:
+    rows = with_costs(
+        trial("nau", "add", 0.001, [100, 100], 0.1), [{"spec": NAU, "parameters": 200}]
+    )
+    cell = build(TABLES[1], rows).cells["nau", "", "parameters"]
+    assert (cell.value, cell.text) == (200, "200")
