@@ -20,7 +20,7 @@ from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.warnings import WarningRelay
 
 __all__ = ["main", "present"]
 
@@ -49,7 +49,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if unknown:
         raise ConfigError([_unknown(word) for word in unknown])
     try:
-        with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+        with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
             return _report(arguments)
     except OSError as error:
         where = error.filename or arguments.to
