@@ -35,8 +35,7 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "unit": ({"variant": "nalu"}, 5),
     "cell with spare state": ({"variant": "mul_mc_lstm"}, 6),
     # its cell starts at 1, and the core's state at 0 all the same
-    "product": ({"variant": "nmu", "instruction_scale": 0.1}, 5),
-    "product, accumulator": ({"variant": "lstm_nmu", "nac_units": 1, "instruction_scale": 0.1}, 11),
+    "product of inputs": ({"variant": "nmu", "instruction_scale": 0.1}, 5),
     "unit, instruction": ({"variant": "lstm_nalu", "wiring": "instruction", "nac_units": 3}, 10),
     "unit, feedback": ({"variant": "lstm_nsr", "wiring": "feedback", "nac_units": 2}, 10),
     "unit, accumulator": ({"variant": "lstm_nalu", "wiring": "accumulator", "nac_units": 2}, 12),
@@ -121,8 +120,9 @@ def test_a_reset_is_a_fresh_start(core: Core) -> None:
     assert (unbroken[3:] - out[3:]).abs().max() > 1e-6
 
 
-def test_a_product_starts_at_one() -> None:
+def test_a_reset_product_starts_at_one() -> None:
     core = build_core(NetworkConfig(variant="nmu", **SIZES)).double()
+    assert isinstance(core, CellCore)
     with torch.no_grad():
         core.cell.unit.W.copy_(torch.eye(HIDDEN, VISION + 1 + HIDDEN).roll(VISION + 1, 1))
         core.cell.unit.W[0, 0] = 1  # the first unit multiplies the first number of the vision
