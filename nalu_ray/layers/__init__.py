@@ -17,8 +17,9 @@ from .cells.nalu import NALUCell
 from .cells.rnn import RNN
 from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
-from .convnet import Conv2d, DigitConvnet, Features
+from .convnet import Conv2d, DigitConvnet, Features, normalised
 from .functional import linear
+from .gated import GatedNAUNMU, SeparateNALU
 from .gnalu import GNALU
 from .inalu import INALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
@@ -26,6 +27,7 @@ from .kan import KAN
 from .mcfc import MCFC, MulMCFC
 from .mlp import MLP, Linear
 from .mlp_unit import MLPUnit
+from .mnac import MNAC, LinearMNAC, NACPlus, SigmoidMNAC
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
@@ -37,6 +39,7 @@ from .nsr import NSR
 from .real_npu import ModifiedRealNPU, RealNPU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
+from .snmu import SNMU
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "MCFC",
     "MCLSTM",
     "MLP",
+    "MNAC",
     "NAC",
     "NALU",
     "NAU",
@@ -60,6 +64,7 @@ __all__ = [
     "NRU",
     "NSR",
     "RNN",
+    "SNMU",
     "UGRNN",
     "CReLU",
     "Cell",
@@ -67,17 +72,22 @@ __all__ = [
     "Conv2d",
     "DigitConvnet",
     "Features",
+    "GatedNAUNMU",
     "Init",
     "LayerEntry",
     "Linear",
+    "LinearMNAC",
     "MLPUnit",
     "ModifiedRealNPU",
     "MulMCFC",
     "MulMCLSTM",
     "NACCell",
+    "NACPlus",
     "NALUCell",
     "NaiveNPU",
     "RealNPU",
+    "SeparateNALU",
+    "SigmoidMNAC",
     "SnappingNAC",
     "SnappingPower",
     "Stack",
@@ -102,6 +112,7 @@ __all__ = [
     "nalu_output",
     "nalu_sums",
     "names",
+    "normalised",
     "register",
     "register_cell",
     "reset_parameters",

@@ -15,6 +15,14 @@ MEAN, DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels in [0, 1]
 HIDDEN, CLASSES = 50, 10
 
 
+def normalised(images: Tensor) -> Tensor:
+    """Pixels of MNIST, (batch, 28, 28) of 0 to 255, as (batch, 1, 28, 28) of mean 0, deviation 1.
+
+    Mean and deviation are those of the training pixels, rounded as in PyTorch's example.
+    """
+    return ((images.float() / 255 - MEAN) / DEVIATION).unsqueeze(1)
+
+
 class Conv2d(nn.Conv2d):
     """torch's layer, on a CPU with its channels last in memory (docs/performance.md)."""
 
@@ -56,8 +64,7 @@ class DigitConvnet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, 28, 28) of 0 to 255 to (batch, out_features)."""
-        x = ((images.float() / 255 - MEAN) / DEVIATION).unsqueeze(1)
-        x = torch.relu(max_pool2d(self.first(x), 2))
+        x = torch.relu(max_pool2d(self.first(normalised(images)), 2))
         x = torch.relu(max_pool2d(self.second(x), 2))
         hidden = torch.relu(self.inner(x.flatten(1)))
         if self.outer is None:

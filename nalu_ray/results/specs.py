@@ -140,6 +140,14 @@ class TableSpec(_Spec):
     solved_below: str | None = Field(
         None, description="metric that holds each seed's success threshold for the split it is in"
     )
+    solved_like: str | None = Field(
+        None,
+        description="row whose runs say what solved means: a measure below the upper 99 % limit of "
+        "their mean",
+    )
+    where: dict[str, str] = Field(
+        {}, description="setting's field -> value as stored: other rows are not in the table"
+    )
     reference_by: tuple[str, ...] = Field(
         (), description="setting fields that the reference depends on beside the problem"
     )
@@ -181,17 +189,32 @@ class TableSpec(_Spec):
         """Axis of the models: ``models``, else the columns where there are any."""
         return self.models or ("rows" if self.columns is None else "columns")
 
+    @property
+    def threshold(self) -> str | None:
+        """What a solved run is below, in words; None if the table says nothing of success."""
+        if self.solved_like is None:
+            return self.solved_below
+        return f"the upper 99 % limit of the mean of {self.rows.labels[self.solved_like]}"
+
     @model_validator(mode="after")
     def _has_columns(self) -> TableSpec:
         if (self.layout == "columns") != (self.columns is None):
             raise ValueError("columns: needed by the layouts blocks and subrows, and only by them")
+        if self.solved_like is not None and self.solved_below is not None:
+            raise ValueError("solved_like: a table has one rule of success; it has solved_below")
+        if self.solved_like is not None and self.solved_like not in self.rows.labels:
+            raise ValueError(f"solved_like: {self.solved_like!r} is no row with a label")
         if bool(self.doubtful) != bool(self.doubt):
             raise ValueError("doubt: says what the mark of doubtful cells means, and only that")
         if self.number is not None and self.publication is not None:
             raise ValueError("publication: a table has a number of the paper or a publication")
         for key, measure in self.measures.items():
-            if measure.statistic in SUCCESS and self.solved_below is None:
-                raise ValueError(f"measures.{key}: {measure.statistic} needs solved_below")
+            if self.solved_like is not None and measure.better == "higher":
+                raise ValueError(f"measures.{key}: solved_like takes errors, the lower the better")
+            if measure.statistic in SUCCESS and self.threshold is None:
+                raise ValueError(
+                    f"measures.{key}: {measure.statistic} needs solved_below or solved_like"
+                )
         return self
 
 

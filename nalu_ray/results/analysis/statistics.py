@@ -8,7 +8,7 @@ that of a nearly exact model, and report rates with a Wilson interval.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import atan, cos, pi, sin, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -104,6 +104,56 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
         below, term, k = below + term, term * (n - k) // (k + 1), k + 1
     low, high = float(ordered[k - 1]), float(ordered[n - k])
     return Interval(float(np.median(ordered)), low, high, 1 - below / 2 ** (n - 1))
+
+
+def upper_mean_limit(values: ArrayLike, confidence: float = 0.99) -> float:
+    """One-sided upper confidence limit of a mean, mean + t s / sqrt(n), of normal values.
+
+    t is Student's quantile with n - 1 degrees of freedom, s the sample's standard deviation.
+
+    Args:
+        values: (n,), n >= 2, without NaN.
+    """
+    _check_confidence(confidence)
+    data = _without_nan(values)
+    if data.size < 2:
+        raise ValueError("need at least two values: one has no spread")
+    t = student_quantile(confidence, data.size - 1)
+    return float(data.mean() + t * data.std(ddof=1) / sqrt(data.size))
+
+
+def student_quantile(p: float, degrees: int) -> float:
+    """The quantile of Student's t distribution, to a relative 1e-12, by bisection.
+
+    Args:
+        p: probability, between 0 and 1.
+        degrees: of freedom, 1 or more.
+    """
+    _check_confidence(p)
+    if p < 0.5:
+        return -student_quantile(1 - p, degrees)
+    low, high = 0.0, 1.0
+    while _within_student(high, degrees) < 2 * p - 1:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if _within_student(middle, degrees) < 2 * p - 1:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _within_student(t: float, degrees: int) -> float:
+    """P(|T| <= t), a finite series (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = atan(t / sqrt(degrees))
+    odd = degrees % 2
+    term = cos(angle) if odd else 1.0
+    series = 0.0 if odd and degrees == 1 else term
+    for k in range(3 if odd else 2, degrees - 1, 2):
+        term *= cos(angle) ** 2 * (k - 1) / k
+        series += term
+    return 2 / pi * (angle + sin(angle) * series) if odd else sin(angle) * series
 
 
 def _without_nan(values: ArrayLike) -> Floats:

@@ -13,8 +13,15 @@ from nalu_ray.results import published
 from nalu_ray.results.analysis.axes import Heading, headings, setting_labels, stored_column
 from nalu_ray.results.analysis.cells import Cell, measured, reference
 from nalu_ray.results.analysis.groups import Sweep, problems
+from nalu_ray.results.analysis.likeness import judged
 from nalu_ray.results.analysis.paired import between, comparable
-from nalu_ray.results.analysis.selection import declared_reference, observe, references, runs_of
+from nalu_ray.results.analysis.selection import (
+    declared_reference,
+    logged_rows,
+    observe,
+    references,
+    runs_of,
+)
 from nalu_ray.results.analysis.text import Budget, budget_sentence, budgets, filled, number
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import SUCCESS, TableSpec
@@ -70,7 +77,8 @@ def build_each(spec: TableSpec, groups: Iterable[tuple[Sweep, pd.DataFrame]]) ->
     return [
         replace(build(spec, part), sweep=sweep, problem=problem)
         for sweep, rows in groups
-        for problem, part in problems(spec, rows)
+        for problem, part in problems(spec, _kept(spec, rows))
+        if len(part) or not spec.where
     ]
 
 
@@ -109,6 +117,13 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     return Table(spec, down, across, _with_bold(spec, cells), budgets=sentence, reference=label)
 
 
+def _kept(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the settings that belong in the table."""
+    for field, value in spec.where.items():
+        rows = rows[stored_column(rows, field) == value]
+    return rows
+
+
 def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the metrics that matter, without the settings' columns."""
     metrics = {COMPLETED, spec.selection.metric, spec.reference, spec.solved_below}
@@ -145,6 +160,10 @@ def _measured_cells(
     cells = {}
     for key, measure in spec.measures.items():
         observed = observe(frame, runs, measure, spec.solved_below)
+        if spec.solved_like is not None:
+            logged = logged_rows(frame, measure.metric, measure.split)
+            like = np.flatnonzero(of_runs[_ROW] == spec.solved_like)
+            observed = judged(observed, logged, like)
         bases = references(frame, measure.relative_to, measure.split)
         for row in down:
             for column in across:

@@ -111,8 +111,8 @@ def captions(table: Table) -> tuple[str, ...]:
         "mean": f"the mean over the seeds of one setting; setting and step {rule}",
         "median": f"the median over the seeds of one setting; setting and step {rule}",
         "rate": "the share of seeds of one setting that solved it, with Wilson's 95 % interval; "
-        f"solved: below {spec.solved_below} at the step, setting and step {rule}",
-        "solved_at": f"the first logged step below {spec.solved_below}, its median over the solved "
+        f"solved: below {spec.threshold} at the step, setting and step {rule}",
+        "solved_at": f"the first logged step below {spec.threshold}, its median over the solved "
         f"seeds of the setting with the 95 % interval between order statistics; {NEVER}: by none",
     }
     sentences = [described(spec.caption, table.problem, table.sweep)]
@@ -226,7 +226,7 @@ def statistics_note(table: Table) -> str:
     intervals += [cell.difference.confidence for cell in cells if cell.difference]
     if any((confidence or 0) < 0.95 for confidence in intervals):
         note += ", marked * where fewer than six seeds give only their range"
-    limit = table.spec.solved_below
+    limit = table.spec.threshold
     if any(cell.rate for cell in cells):
         note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
     if any(cell.difference for cell in cells):

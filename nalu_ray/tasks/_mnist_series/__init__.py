@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -14,6 +13,7 @@ from nalu_ray.seeding import Streams, generator
 from nalu_ray.task import Batch
 from nalu_ray.tasks._mnist_series import data
 from nalu_ray.tasks._mnist_series.network import TEST_IMAGES, SeriesNetwork, SeriesSetting
+from nalu_ray.tasks._mnist_series.reading import CHUNK, embed, read
 from nalu_ray.tasks._mnist_series.tables import RULE
 from nalu_ray.training.metrics import (
     mean_absolute_error,
@@ -24,8 +24,6 @@ from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
 EXAMPLE = 20  # images of a series that is shown
-PIECE = 100  # steps of a long series that are read at a time
-CHUNK = 1000  # images that are embedded at a time
 ACTIVATIONS = 32_000  # numbers that the convnet computes per image
 
 
@@ -64,12 +62,7 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
 
     def example(self, setting: SeriesSetting, streams: Streams) -> Batch:
         """Returns blank images, as the real ones may not have been downloaded yet."""
-        seeds, shape = len(streams), (setting.batch, setting.length)
-        targets = self.target(torch.zeros(seeds, *shape, dtype=torch.int64)).float()
-        if setting.pool is None:
-            return Batch((torch.zeros(seeds, *shape, 28, 28, dtype=torch.uint8),), targets)
-        images = torch.zeros(seeds, setting.pool, 28, 28, dtype=torch.uint8)
-        return Batch((images, torch.zeros(seeds, *shape, dtype=torch.int64)), targets)
+        return data.blank(setting, len(streams), self.target)
 
     def predict(
         self,
@@ -137,25 +130,10 @@ def evaluate(network: Replicas, setting: SeriesSetting, split: str, batch: Batch
 
     Each image is embedded once, however often it occurs in the series.
     """
-    device = batch.targets.device
-    features = torch.cat(
-        [
-            network.part("convnet", chunk[None].to(device), shared=True)
-            for chunk in data.images(setting, split).split(CHUNK)
-        ],
-        1,
+    features = embed(network, data.images(setting, split), batch.targets.device)
+    return torch.cat(
+        [read(network, features, index, [index.shape[2]])[:, :, -1] for index in batch.inputs], 1
     )
-    return torch.cat([_read(network, features, index) for index in batch.inputs], 1)
-
-
-def _read(network: Replicas, features: Tensor, index: Tensor) -> Tensor:
-    """Reads series of features, (R, images, F), by image index, (R, N, T), in pieces of time."""
-    seeds = torch.arange(len(features), device=features.device)[:, None, None]
-    state: Sequence[Tensor] = ()
-    for piece in index.split(PIECE, 2):
-        answer, state = network.part("reader", features[seeds, piece], *state)
-    last: Tensor = answer
-    return last
 
 
 def _errors(prediction: Tensor, target: Tensor) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks._mnist_series.network import SeriesSetting
+from nalu_ray.tasks._mnist_series.network import ReaderSetting, SeriesSetting
 
 # test series of each length; length 1 has one series per image
 TEST_SERIES = {10: 1000, 100: 500, 1000: 200}
@@ -30,19 +30,39 @@ def draw(setting: SeriesSetting, split: str, streams: Streams, target: Target) -
         setting, split, streams: as in :meth:`SupervisedTask.sample`.
         target: maps labels of series, (R, N, T), to their targets, (R, N, outputs).
     """
-    digits = mnist.part(split)
     if split == "train":
-        shape = setting.batch, setting.length
-        drawn = (setting.pool,) if setting.pool else shape
-        picked = torch.from_numpy(streams.integers(drawn, 0, len(digits.labels)))
-        if setting.pool is None:
-            return Batch((digits.images[picked],), target(digits.labels[picked]))
-        index = torch.from_numpy(streams.integers(shape, 0, setting.pool))
-        chosen = picked.gather(1, index.flatten(1)).view_as(index)
-        return Batch((digits.images[picked], index), target(digits.labels[chosen]))
+        return training(setting, streams, target)
+    digits = mnist.part(split)
     indices = _evaluation(setting, split, streams)
     targets = [target(digits.labels[index]) for index in indices]
     return Batch(tuple(indices), torch.cat(targets, 1))
+
+
+def training(
+    setting: ReaderSetting, streams: Streams, target: Target, among: Tensor | None = None
+) -> Batch:
+    """Draws training series, as :func:`draw` says; only of the digits ``among``, (digits,)."""
+    digits = mnist.part("train")
+    shape = setting.batch, setting.length
+    drawn = (setting.pool,) if setting.pool else shape
+    count = len(digits.labels if among is None else among)
+    picked = torch.from_numpy(streams.integers(drawn, 0, count))
+    picked = picked if among is None else among[picked]
+    if setting.pool is None:
+        return Batch((digits.images[picked],), target(digits.labels[picked]))
+    index = torch.from_numpy(streams.integers(shape, 0, setting.pool))
+    chosen = picked.gather(1, index.flatten(1)).view_as(index)
+    return Batch((digits.images[picked], index), target(digits.labels[chosen]))
+
+
+def blank(setting: ReaderSetting, seeds: int, target: Target) -> Batch:
+    """Returns training series of blank images, as :func:`training` lays them out."""
+    shape = (setting.batch, setting.length)
+    targets = target(torch.zeros(seeds, *shape, dtype=torch.int64)).float()
+    if setting.pool is None:
+        return Batch((torch.zeros(seeds, *shape, 28, 28, dtype=torch.uint8),), targets)
+    images = torch.zeros(seeds, setting.pool, 28, 28, dtype=torch.uint8)
+    return Batch((images, torch.zeros(seeds, *shape, dtype=torch.int64)), targets)
 
 
 def _evaluation(setting: SeriesSetting, split: str, streams: Streams) -> list[Tensor]:

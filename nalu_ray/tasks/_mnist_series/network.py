@@ -21,17 +21,14 @@ from nalu_ray.training.fields import (
 TEST_IMAGES = 10_000
 
 
-class SeriesSetting(SupervisedSetting):
-    """One recurrent network over one convnet."""
+class ReaderSetting(SupervisedSetting):
+    """Fields of every network that reads a series of images with a recurrent cell."""
 
     layer: CellName = Field("nac", description="recurrent cell by name, or any unit (Table 2)")
     hidden: int = Field(
         32,
         ge=1,
         description="hidden units; units such as NAC have one per output instead",
-    )
-    features: layers.Features = Field(
-        "logits", description="tensor of the convnet that the cell reads; the paper does not say"
     )
     length: int = Field(10, ge=1, description="digits of a series in training (section 4.2)")
     batch: int = Field(64, ge=1, description="series per step, drawn anew at each step")
@@ -57,24 +54,78 @@ class SeriesSetting(SupervisedSetting):
 
     def unread(self) -> dict[str, str]:
         idle = super().unread()
-        if self.layer in layers.names():
+        if self.answers():
             idle["hidden"] = f"layer={self.layer} has one unit per output"
         return idle
 
+    def answers(self) -> bool:
+        """Returns whether the cell has one output per answer, and so needs no further layer."""
+        return self.layer in layers.names()
+
+    def cell(self, features: int, outputs: int) -> layers.Cell:
+        """Builds the cell over features for a number of outputs."""
+        known = layers.get_cell(self.layer).options
+        options = starts(known, self.weight_init, self.gate_init, self.memory_init) | self.options
+        size = outputs if self.answers() else self.hidden
+        return layers.build_cell(self.layer, features, size, **options)
+
     @model_validator(mode="after")
-    def _independent(self) -> SeriesSetting:
+    def _independent(self) -> ReaderSetting:
         if self.shared_inputs:
             raise ValueError("shared_inputs must be false: seeds draw their own series here")
         return self
 
 
-class SeriesNetwork(nn.Module):
-    """A convnet and a recurrent reader of its features, trained end to end."""
+class SeriesSetting(ReaderSetting):
+    """One recurrent network over one convnet."""
+
+    features: layers.Features = Field(
+        "logits", description="tensor of the convnet that the cell reads; the paper does not say"
+    )
+
+
+class ImageReader(nn.Module):
+    """A convnet and a recurrent reader of its features, trained end to end.
+
+    Args:
+        setting: of the reader.
+        convnet: maps (images, 28, 28) of 0 to 255 to (images, features).
+        features: width of its output.
+        outputs: numbers in an answer.
+    """
+
+    def __init__(
+        self, setting: ReaderSetting, convnet: nn.Module, features: int, outputs: int
+    ) -> None:
+        super().__init__()
+        self.convnet = convnet
+        self.reader = Reader(setting, features, outputs)
+
+    def after_each(self, images: Tensor, index: Tensor | None = None) -> Tensor:
+        """Returns the answer after each image, (batch, steps, outputs)."""
+        answers: Tensor = self.reader.after_each(self._features(images, index))
+        return answers
+
+    def _features(self, images: Tensor, index: Tensor | None) -> Tensor:
+        """Returns the features of series, (batch, steps, features).
+
+        Args:
+            images: (batch, steps, 28, 28), or (pool, 28, 28) with an index.
+            index: (batch, steps), the image of the pool at each position.
+        """
+        if index is not None:
+            pooled: Tensor = self.convnet(images)[index]
+            return pooled
+        flat: Tensor = self.convnet(images.flatten(0, 1))
+        return flat.unflatten(0, images.shape[:2])
+
+
+class SeriesNetwork(ImageReader):
+    """Maps series of images to the answer after the last."""
 
     def __init__(self, setting: SeriesSetting, outputs: int) -> None:
-        super().__init__()
-        self.convnet = layers.DigitConvnet(setting.features)
-        self.reader = Reader(setting, self.convnet.out_features, outputs)
+        convnet = layers.DigitConvnet(setting.features)
+        super().__init__(setting, convnet, convnet.out_features, outputs)
 
     def forward(self, images: Tensor, index: Tensor | None = None) -> Tensor:
         """Returns the answers, (batch, outputs), to series of images of 0 to 255.
@@ -83,32 +134,18 @@ class SeriesNetwork(nn.Module):
             images: (batch, steps, 28, 28), or (pool, 28, 28) with an index.
             index: (batch, steps), the image of the pool at each position.
         """
-        features = self._features(images) if index is None else self.convnet(images)[index]
-        prediction: Tensor = self.reader(features)[0]
+        prediction: Tensor = self.reader(self._features(images, index))[0]
         return prediction
-
-    def after_each(self, images: Tensor) -> Tensor:
-        """Returns the answer after each image, (batch, steps, outputs)."""
-        answers: Tensor = self.reader.after_each(self._features(images))
-        return answers
-
-    def _features(self, images: Tensor) -> Tensor:
-        flat: Tensor = self.convnet(images.flatten(0, 1))
-        features: Tensor = flat.unflatten(0, images.shape[:2])
-        return features
 
 
 class Reader(nn.Module):
     """A cell over features; a unit answers by itself, other cells through an affine layer."""
 
-    def __init__(self, setting: SeriesSetting, features: int, outputs: int) -> None:
+    def __init__(self, setting: ReaderSetting, features: int, outputs: int) -> None:
         super().__init__()
-        is_unit = setting.layer in layers.names()
-        known = layers.get_cell(setting.layer).options
-        options = starts(known, setting.weight_init, setting.gate_init, setting.memory_init)
-        size = outputs if is_unit else setting.hidden
-        self.cell = layers.build_cell(setting.layer, features, size, **options | setting.options)
-        self.read = nn.Identity() if is_unit else layers.Linear(self.cell.out_features, outputs)
+        self.cell = setting.cell(features, outputs)
+        linear = None if setting.answers() else layers.Linear(self.cell.out_features, outputs)
+        self.read = linear or nn.Identity()
 
     def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, layers.State]:
         """Maps (batch, steps, features) and an optional state to the answer and the next state."""

@@ -1,0 +1,56 @@
+"""Every unit of the registry trains by name in every task whose network is not that of `static`.
+
+A task's check builds the network on the meta device and trains one step of two stacked seeds; a new
+unit is tested by being registered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nalu_ray import layers, registry
+from nalu_ray.training import footprint
+
+LEAST = {
+    name: factory.least
+    for name in layers.names()
+    if isinstance(factory := layers.get(name).factory, layers.Stacked)
+}
+SMALL = {"batch": 2, "length": 2}
+# task, field that names the unit, other values
+TRAINED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "recurrent": ("recurrent", "layer", SMALL),
+    "mnist_counting": ("mnist_counting", "layer", SMALL | {"pool": 2}),
+    "program": ("program", "layer", {"batch": 2, "nesting": 1}),
+    "language": ("language", "head", {"combine": "recurrent", "hidden": 4}),
+}
+# networks of the same parts
+BUILT: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "mnist_addition": ("mnist_addition", "layer", SMALL),
+    "sequential sum": ("sequential_mnist", "layer", SMALL),
+    "sequential product": ("sequential_mnist", "layer", {"op": "product"}),
+    "language, two layers": ("language", "head", {"combine": "last", "head_layers": 2}),
+    "parity": ("parity", "last", {}),
+}
+every_unit = pytest.mark.parametrize("unit", LEAST)
+
+
+@pytest.mark.parametrize("place", TRAINED)
+@every_unit
+def test_a_unit_trains_a_step(unit: str, place: str) -> None:
+    name, field, values = TRAINED[place]
+    task = registry.task(name)
+    task.check(task.setting_type.model_validate({field: unit, **values}))
+
+
+@every_unit
+def test_a_unit_is_built(unit: str) -> None:
+    pairs: dict[str, Any] = {"hidden_layers": LEAST[unit], "hidden": 3}
+    places = {**BUILT, "static_mnist": ("static_mnist", "layer", pairs)}
+    for name, field, values in places.values():
+        task: Any = registry.task(name)
+        setting = task.setting_type.model_validate({field: unit, **values})
+        network = footprint.without_memory(lambda: task.build(setting))  # noqa: B023
+        assert all(parameter.is_meta for parameter in network.parameters())
