@@ -88,6 +88,7 @@ def test_the_penalties_of_the_table_are_those_that_run() -> None:
         ("madsen-inputs", "inputs"),
         ("madsen-overlap", "overlap"),
         ("madsen-section", "section"),
+        ("madsen-lr", "lr"),
     ],
 )
 def test_each_published_point_of_a_sweep_is_run(preset: str, field: str) -> None:
@@ -100,7 +101,8 @@ def test_each_published_point_of_a_sweep_is_run(preset: str, field: str) -> None
     }
     assert {value.measure for value in spec.publication.values} == values
     assert {value.row for value in spec.publication.values} <= set(spec.lines.labels)
-    assert {setting.op for setting in settings(preset)} == {"mul"}
+    run = {(setting.layer, setting.op) for setting in settings(preset)}
+    assert {(value.row, value.column) for value in spec.publication.values} == run
     assert field not in spec.problem
 
 
