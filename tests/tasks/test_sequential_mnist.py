@@ -69,8 +69,8 @@ class Reads(nn.Module):
 
     def __init__(self, part: mnist.Digits) -> None:
         super().__init__()
-        self.labels = {image.numpy().tobytes(): float(n) for image, n in zip(*vars(part).values(),
-                                                                            strict=True)}  # fmt: skip
+        pairs = zip(part.images, part.labels.tolist(), strict=True)
+        self.labels = {image.numpy().tobytes(): float(label) for image, label in pairs}
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.tensor([[self.labels[image.numpy().tobytes()]] for image in images])
