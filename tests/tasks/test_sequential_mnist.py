@@ -180,7 +180,7 @@ def test_rz_is_a_term_of_the_penalty_and_only_so() -> None:
         setting(penalty="inputs:1")
 
 
-@pytest.mark.parametrize(("op", "layer"), [("sum", "nau"), ("product", "nmu")])
+@pytest.mark.parametrize(("op", "layer"), [("sum", "nau"), ("sum", "nac"), ("product", "nmu")])
 def test_rz_reaches_the_unit_and_is_refused_without_one(op: str, layer: str) -> None:
     TASK.check(setting(op=op, layer=layer, rz=True, length=2))
     with pytest.raises(ValueError, match="no unit of this network has any"):
