@@ -19,36 +19,52 @@ from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features, normalised
 from .functional import linear
+from .gated import GatedNAUNMU, SeparateNALU
+from .gnalu import GNALU
+from .inalu import INALU
 from .initialisers import INITIALISERS, Init, check_init, initialise
 from .kan import KAN
 from .mcfc import MCFC, MulMCFC
 from .mlp import MLP, Linear
 from .mlp_unit import MLPUnit
+from .mnac import MNAC, LinearMNAC, NACPlus, SigmoidMNAC
 from .nac import NAC, nac_weight
 from .nalu import NALU, exponent, log_magnitude, max_exponent, nalu_output, nalu_sums
 from .nau import NAU
+from .nmru import NMRU
 from .nmu import NMU
+from .npu import NPU, NaiveNPU
+from .nru import NRU
 from .nsr import NSR
+from .real_npu import ModifiedRealNPU, RealNPU
 from .registry import LayerEntry, UnknownLayerError, build, get, names, register
 from .snapping_nac import SnappingNAC, SnappingPower
+from .snmu import SNMU
 from .stack import Stack, Stacked, reset_parameters
 
 __all__ = [
     "ACTIVATIONS",
     "DNC",
+    "GNALU",
     "GRU",
+    "INALU",
     "INITIALISERS",
     "KAN",
     "LSTM",
     "MCFC",
     "MCLSTM",
     "MLP",
+    "MNAC",
     "NAC",
     "NALU",
     "NAU",
+    "NMRU",
     "NMU",
+    "NPU",
+    "NRU",
     "NSR",
     "RNN",
+    "SNMU",
     "UGRNN",
     "CReLU",
     "Cell",
@@ -56,14 +72,22 @@ __all__ = [
     "Conv2d",
     "DigitConvnet",
     "Features",
+    "GatedNAUNMU",
     "Init",
     "LayerEntry",
     "Linear",
+    "LinearMNAC",
     "MLPUnit",
+    "ModifiedRealNPU",
     "MulMCFC",
     "MulMCLSTM",
     "NACCell",
+    "NACPlus",
     "NALUCell",
+    "NaiveNPU",
+    "RealNPU",
+    "SeparateNALU",
+    "SigmoidMNAC",
     "SnappingNAC",
     "SnappingPower",
     "Stack",

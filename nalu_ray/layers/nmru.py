@@ -12,15 +12,57 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ._product import machine_epsilon, selected_product, widened
-from ._weighted import Weighted, distance, within
+from ._power import gate_distance, machine_epsilon
+from ._weighted import Selector, within
+from .initialisers import Init
 from .nalu import exponent
+from .nau import NAU
+from .nmu import product, selected, widened
 from .nru import CITATION
 from .registry import register
 from .stack import Stacked
 
 
-class NMRU(Weighted):
+class Gate(nn.Module):
+    """One gate per input, y = g x with g in [0, 1].
+
+    Args:
+        features: number of inputs.
+        device: device of the parameter.
+        dtype: floating-point type of the parameter.
+    """
+
+    bounds: ClassVar[dict[str, tuple[float, float]]] = {"g": (0.0, 1.0)}
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.g = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Set all gates to their start, 1/2; there is nothing to draw."""
+        nn.init.constant_(self.g, 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., features) to the same."""
+        return x * within(self.g, 0.0, 1.0).to(x.dtype)
+
+    def penalty(self) -> dict[str, Tensor]:
+        """Penalties by name: ``gate``, the mean of min(|g|, |1 - g|)."""
+        return {"gate": gate_distance(self.g).mean()}
+
+    def measure(self) -> dict[str, Tensor]:
+        """Figures by name: ``gate_error``, the largest min(|g|, |1 - g|)."""
+        return {"gate_error": gate_distance(self.g).max()}
+
+
+class NMRU(Selector):
     """Neural multiplicative reciprocal unit: a product over the inputs and their reciprocals.
 
     Mistry, Farrahi and Hare (2021), the version that retrieves the sign::
@@ -35,22 +77,27 @@ class NMRU(Weighted):
     float64, of float64). Where the divisor is 0, it counts as epsilon, in evaluation too; the
     authors' code has infinity there.
 
-    The code also has a gated form (``gated``): z is first multiplied by g, one gate in [0, 1] per
-    element of z, which starts at 1/2. A closed gate makes z_i 0, so that a selected z_i then makes
-    the output 0; only W can leave an input out.
+    The code also has a gated form (``gated``): z is first multiplied by one gate per element, each
+    in [0, 1] and 1/2 at the start. The gates are a module, ``gate``, with bounds and a penalty of
+    its own. A closed gate makes z_i 0, so that a selected z_i then makes the output 0; only W can
+    leave an input out.
 
     Args:
         in_features: size of the input's last axis.
         out_features: size of the output's last axis.
         gated: the gated form.
+        start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to [0, 1];
+            ``None`` means the published one.
         device: device of the parameters.
         dtype: floating-point type of the parameters.
 
     Raises:
-        ValueError: if a size is below 1.
+        ValueError: if a size is below 1 or the initialisation is unknown.
     """
 
+    bounds: ClassVar[dict[str, tuple[float, float]]] = {"W": (0.0, 1.0)}
     recurrent_start: ClassVar[float] = 1.0
+    published_start: ClassVar[Init] = "middle"
 
     def __init__(
         self,
@@ -58,49 +105,38 @@ class NMRU(Weighted):
         out_features: int,
         *,
         gated: bool = False,
+        start: Init | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, device=device, dtype=dtype)
+        super().__init__(in_features, out_features, start=start, device=device, dtype=dtype)
         self.W = nn.Parameter(self.W.new_empty(out_features, 2 * in_features))
         self.gated = gated
-        self.g = nn.Parameter(self.W.new_empty(2 * in_features)) if gated else None
-        self.bounds = {"W": (0.0, 1.0), "g": (0.0, 1.0)} if gated else {"W": (0.0, 1.0)}
+        self.gate = Gate(2 * in_features, device=device, dtype=dtype) if gated else None
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         super().reset_parameters(generator)
-        if self.g is not None:
-            nn.init.constant_(self.g, 0.5)
-
-    def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
-        nn.init.uniform_(weight, 0.25, 0.75, generator=generator)
+        if self.gate is not None:
+            self.gate.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         wide = widened(x)
-        weight = within(self.W, 0.0, 1.0).to(wide.dtype)
+        weight = widened(within(self.W, 0.0, 1.0))
         epsilon = machine_epsilon(wide.dtype)
         divisor = wide + epsilon if self.training else wide
         z = torch.cat([wide, 1 / divisor.masked_fill(divisor == 0, epsilon)], -1)
-        if self.g is not None:
-            z = z * within(self.g, 0.0, 1.0).to(wide.dtype)
+        if self.gate is not None:
+            z = self.gate(z)
         half_turns = exponent((z < 0).to(wide.dtype), weight)
-        y = selected_product(z.abs(), weight) * torch.cos(math.pi * half_turns)
+        y = product(selected(z.abs(), weight), x) * torch.cos(math.pi * half_turns)
         return y.to(self.W.dtype)
-
-    def penalty(self) -> dict[str, Tensor]:
-        """Penalties by name: ``sparsity``, and with gates ``gate``, the mean of min(g, 1 - g)."""
-        gate = {} if self.g is None else {"gate": distance(self.g).mean()}
-        return super().penalty() | gate
-
-    def measure(self) -> dict[str, Tensor]:
-        """Figures by name: ``sparsity_error``, and with gates ``gate_error``, the same of g."""
-        gate = {} if self.g is None else {"gate_error": distance(self.g).max()}
-        return super().measure() | gate
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, gated={self.gated}"
 
 
 register("nmru", label="NMRU", citation=CITATION)(Stacked(NMRU))
+# Published alone; below it, an NAU makes the numbers to divide.
+register("nau_nmru", label="NAU, NMRU", citation=CITATION)(Stacked(NMRU, first=NAU))

@@ -22,6 +22,7 @@ from ._power import (
 from ._weighted import distance
 from .initialisers import Init, check_init
 from .nalu import exponent, max_exponent
+from .nau import NAU
 from .registry import register
 from .stack import Stacked
 
@@ -213,3 +214,6 @@ class NPU(ComplexPower):
 
 register("npu", label="NPU", citation=CITATION)(Stacked(NPU))
 register("naive_npu", label="Naive NPU", citation=CITATION)(Stacked(NaiveNPU))
+# The paper's large task has an NAU below each of them.
+register("nau_npu", label="NAU, NPU", citation=CITATION)(Stacked(NPU, first=NAU))
+register("nau_naive_npu", label="NAU, Naive NPU", citation=CITATION)(Stacked(NaiveNPU, first=NAU))

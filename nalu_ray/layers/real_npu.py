@@ -17,9 +17,9 @@ from ._power import GATE_GRADIENTS, gate_distance, gated_polar, limited_gate, sc
 from ._weighted import Weighted
 from .initialisers import Init, check_init
 from .nalu import exponent, max_exponent
+from .nau import NAU
 from .npu import CITATION
 from .nru import CITATION as DIVISION
-from .nru import start_of_sums
 from .registry import register
 from .stack import Stacked
 
@@ -92,8 +92,8 @@ class RealNPU(Weighted):
         exponents = exponent(logs, self.W).clamp(max=max_exponent(self.W.dtype))
         return (torch.exp(exponents) * torch.cos(exponent(angles, self.W))).to(self.W.dtype)
 
-    def penalty(self) -> dict[str, Tensor]:
-        """Penalties by name: ``sparsity``, and ``gate``, the mean of min(|G|, |1 - G|)."""
+    def penalty(self, inputs: Tensor | None = None) -> dict[str, Tensor]:
+        """Penalties by name: those of W, and ``gate``, the mean of min(|G|, |1 - G|)."""
         return super().penalty() | {"gate": gate_distance(self.G).mean()}
 
     def measure(self) -> dict[str, Tensor]:
@@ -120,12 +120,13 @@ class ModifiedRealNPU(RealNPU):
     Args:
         in_features: size of the input's last axis.
         out_features: size of the output's last axis.
+        start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to [-1, 1].
         sparsity: the penalty ``sparsity``, ``one`` or ``nearest``.
         device: device of the parameters.
         dtype: floating-point type of the parameters.
 
     Raises:
-        ValueError: if a size is below 1 or the sparsity unknown.
+        ValueError: if a size is below 1, or the start or the sparsity unknown.
     """
 
     bounds: ClassVar[dict[str, tuple[float, float]]] = {"W": (-1.0, 1.0), "G": (0.0, 1.0)}
@@ -135,19 +136,22 @@ class ModifiedRealNPU(RealNPU):
         in_features: int,
         out_features: int,
         *,
+        start: Init = "glorot_limited",
         sparsity: str = "one",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         check_choice("sparsity", sparsity, SPARSITIES)
-        super().__init__(in_features, out_features, device=device, dtype=dtype)
+        super().__init__(in_features, out_features, start=start, device=device, dtype=dtype)
         self.sparsity = sparsity
 
     def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
-        start_of_sums(weight, generator)
+        super()._start(weight, generator)
+        with torch.no_grad():
+            weight.clamp_(-1.0, 1.0)
 
-    def penalty(self) -> dict[str, Tensor]:
-        """Penalties by name: ``sparsity``, as the option says, and ``gate``."""
+    def penalty(self, inputs: Tensor | None = None) -> dict[str, Tensor]:
+        """Penalties by name, ``sparsity`` as the option says."""
         penalties = super().penalty()
         if self.sparsity == "one":
             penalties["sparsity"] = (1 - self.W.abs()).abs().mean()
@@ -156,11 +160,16 @@ class ModifiedRealNPU(RealNPU):
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"sparsity={self.sparsity!r}"
+            f"start={self.start!r}, sparsity={self.sparsity!r}"
         )
 
 
 register("real_npu", label="Real NPU", citation=CITATION)(Stacked(RealNPU))
 register("modified_real_npu", label="Modified Real NPU", citation=DIVISION)(
     Stacked(ModifiedRealNPU)
+)
+# As the paper's large task has it for the Real NPU.
+register("nau_real_npu", label="NAU, Real NPU", citation=CITATION)(Stacked(RealNPU, first=NAU))
+register("nau_modified_real_npu", label="NAU, Modified Real NPU", citation=DIVISION)(
+    Stacked(ModifiedRealNPU, first=NAU)
 )

@@ -172,14 +172,17 @@ def check_autocast(build: Build) -> None:
             network, x = made(build).eval().to(device), inputs(64, INPUTS).to(device)
             with torch.autocast(device, dtype):
                 rounded = network(x)
-            y = network(x).detach()
+            y = network(x)
             # the median: an activation with a step may round to its other side
-            miss = float((rounded.detach() - y).abs().median())
-            require(miss <= 0.02 * float(y.abs().max()), f"{dtype}: off by {miss:.2g}")
-            slopes = torch.autograd.grad(rounded.sum(), list(_trained(network).values()))
-            for name, slope in zip(_trained(network), slopes, strict=True):
+            miss = float((rounded - y).detach().abs().median())
+            require(miss <= 0.02 * float(y.detach().abs().max()), f"{dtype}: off by {miss:.2g}")
+            trained = _trained(network)
+            pairs = (torch.autograd.grad(z.sum(), list(trained.values())) for z in (rounded, y))
+            for name, slope, exact in zip(trained, *pairs, strict=True):
                 require(bool(slope.isfinite().all()), f"{dtype}: gradient of {name} not finite")
-                require(bool(slope.any()), f"{dtype}: no gradient of {name}")
+                # inputs are positive here, and give an imaginary weight none in full precision
+                lost = bool(exact.any()) and not bool(slope.any())
+                require(not lost, f"{dtype}: no gradient of {name}")
 
 
 def check_exports(build: Build) -> None:
@@ -201,7 +204,8 @@ def check_bounds(build: Build) -> None:
                 place = f"{where}.bounds[{name!r}]".lstrip(".")
                 require(name in own, f"{place}: no such parameter of the module: {', '.join(own)}")
                 require(low < high, f"{place}: ({low}, {high}) is empty")
-                least, most = float(own[name].min()), float(own[name].max())
+                values = own[name].detach()
+                least, most = float(values.min()), float(values.max())
                 inside = low <= least and most <= high
                 require(inside, f"{place}: starts in [{least:g}, {most:g}], not [{low}, {high}]")
 
@@ -275,7 +279,8 @@ def _compare(network: nn.Module, other: Any, x: Tensor) -> None:
     wanted = torch.autograd.grad(network(x).sum(), list(_trained(network).values()))
     of_other = [value for value in other.parameters() if value.requires_grad]
     for slope, expected in zip(torch.autograd.grad(other(x).sum(), of_other), wanted, strict=True):
-        torch.testing.assert_close(slope, expected)
+        # the forms round differently, and two layers can make more of it
+        torch.testing.assert_close(slope, expected, rtol=1e-5, atol=1e-5)
 
 
 def _members(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.layers import get
+from nalu_ray.layers import build, build_cell, get
 
 LARGE = 40.0  # its tanh and its sigmoid are 1 in float64, to the last bit
 
@@ -85,7 +85,7 @@ def rows() -> list[Any]:
             add("nru", op, {"W": [row]}, True, separate_sign=separate_sign)
         both = [[float(w == 1) for w in row] + [float(w == -1) for w in row]]
         add("nmru", op, {"W": both}, True)
-        add("nmru", op, {"W": both, "g": 1.0}, True, gated=True)
+        add("nmru", op, {"W": both, "gate.g": 1.0}, True, gated=True)
     return [
         pytest.param(*case, id="-".join([case[0], case[1], *map(str, case[4].values())]))
         for case in cases
@@ -113,3 +113,44 @@ def test_hand_set_parameters_solve_it(
         torch.testing.assert_close(layer(x)[:, 0], wanted, rtol=1e-10, atol=1e-10)
     low, high = getattr(layer, "bounds", {}).get("W", (-3, 3))
     assert all(low <= w <= high for w in layer.state_dict().get("W", torch.zeros(1)).flatten())
+
+
+PAIRS = {
+    "nau_npu": {"W_r": [[1.0, -1.0]], "W_i": 0.0, "G": 1.0},
+    "nau_naive_npu": {"W_r": [[1.0, -1.0]], "W_i": 0.0},
+    "nau_real_npu": {"W": [[1.0, -1.0]], "G": 1.0},
+    "nau_modified_real_npu": {"W": [[1.0, -1.0]], "G": 1.0},
+    "nau_nmru": {"W": [[1.0, 0.0, 0.0, 1.0]]},
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_divide_a_sum_by_a_difference(name: str) -> None:
+    first, second = build(name, 4, 2, 1, dtype=torch.float64)
+    set_by_hand(first, {"W": [[1.0, 1, 0, 0], [0, 0, 1, -1]]})
+    set_by_hand(second, PAIRS[name])
+    generator = torch.Generator().manual_seed(0)
+    x = 6 * torch.rand(64, 4, generator=generator, dtype=torch.float64) - 3
+    a, b = x[:, 0] + x[:, 1], x[:, 2] - x[:, 3]
+    assert all(part.min() < 0 < part.max() for part in (a, b))
+    torch.testing.assert_close(second(first(x))[:, 0], a / b, rtol=1e-10, atol=1e-10)
+
+
+# over [x_t, h], each divides h by x_t
+CELLS = {
+    "npu": {"W_r": [[-1.0, 1.0]], "W_i": 0.0, "G": 1.0},
+    "naive_npu": {"W_r": [[-1.0, 1.0]], "W_i": 0.0},
+    "real_npu": {"W": [[-1.0, 1.0]], "G": 1.0},
+    "modified_real_npu": {"W": [[-1.0, 1.0]], "G": 1.0},
+    "nru": {"W": [[-1.0, 1.0]]},
+    "nmru": {"W": [[0.0, 1.0, 1.0, 0.0]]},
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_divide_one_by_all_inputs(name: str) -> None:
+    cell: Any = build_cell(name, 1, 1, dtype=torch.float64)
+    set_by_hand(cell.unit, CELLS[name])
+    x = torch.tensor([[2.0, -0.5, 3.0, -4.0, -0.25], [-1.5, 2.0, 0.1, 7.0, -1.0]]).double()
+    outputs, _ = cell(x[..., None])
+    torch.testing.assert_close(outputs[..., 0], 1 / x.cumprod(1), rtol=1e-10, atol=1e-10)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nalu_ray.layers import NALU
-from nalu_ray.layers.gnalu import GNALU
+from nalu_ray.layers import GNALU, NALU
 from tests.layers.oracle import Array, assert_follows, fill
 
 PHI = (1 + math.sqrt(5)) / 2

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nalu_ray.layers import build, get_cell
-from nalu_ray.layers.inalu import INALU
+from nalu_ray.layers import INALU, build, get_cell
 from tests.layers.oracle import Array, assert_finite_at_corners, assert_follows, fill
 
 SHARED = pytest.mark.parametrize("shared", [True, False])

@@ -11,9 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from nalu_ray.layers import build, get
-from nalu_ray.layers.npu import NPU, NaiveNPU
-from nalu_ray.layers.real_npu import ModifiedRealNPU, RealNPU
+from nalu_ray.layers import NPU, ModifiedRealNPU, NaiveNPU, RealNPU, build, get
 from tests.layers.oracle import Array, assert_finite_at_corners, assert_follows, fill
 
 UNITS: list[type[nn.Module]] = [NaiveNPU, NPU, RealNPU, ModifiedRealNPU]
@@ -173,7 +171,8 @@ def test_gradient_of_the_modified_penalty() -> None:
     with torch.no_grad():
         layer.W.copy_(torch.tensor([[0.2, -0.9]]))
     fill_gates(layer, [0.3, 0.9])
-    sum(layer.penalty().values()).backward()  # type: ignore[union-attr]
+    penalties = layer.penalty()
+    (penalties["sparsity"] + penalties["gate"]).backward()
     assert layer.W.grad is not None
     assert layer.G.grad is not None
     assert layer.W.grad.tolist() == [[-0.5, 0.5]]

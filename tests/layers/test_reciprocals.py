@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from nalu_ray.layers import get
-from nalu_ray.layers.nmru import NMRU
-from nalu_ray.layers.nru import NRU
+from nalu_ray.layers import NMRU, NRU, get
+from nalu_ray.layers.nmru import Gate
 from tests.layers.oracle import Array, assert_finite_at_corners, assert_follows, fill
 
 MODES = pytest.mark.parametrize("training", [True, False])
@@ -48,12 +47,12 @@ def test_nru(training: bool, separate_sign: bool) -> None:
 @MODES
 @pytest.mark.parametrize("gated", [False, True])
 def test_nmru(training: bool, gated: bool) -> None:
-    def nmru(x: Array, W: Array, g: Array | None = None) -> Array:
+    def nmru(x: Array, W: Array, **others: Array) -> Array:
         y = np.ones((len(x), len(W)))
         for n, j in np.ndindex(y.shape):
             z = [*x[n], *(1 / (x[n] + (2**-52 if training else 0)))]
             half_turns = 0.0
-            gates = np.ones(len(z)) if g is None else g
+            gates = others.get("gate.g", np.ones(len(z)))
             for v, gate, w in zip(z, gates, W[j], strict=True):
                 y[n, j] *= w * abs(gate * v) + 1 - w
                 half_turns += w * (v < 0)
@@ -143,22 +142,23 @@ def test_starts_and_bounds() -> None:
     assert 0.25 <= reciprocal.W.min() < 0.255
     assert 0.745 < reciprocal.W.max() <= 0.75
     assert reciprocal.W.var().item() == pytest.approx(1 / 48, rel=0.05)
-    assert (reciprocal.get_parameter("g") == 0.5).all()
+    assert (reciprocal.get_parameter("gate.g") == 0.5).all()
     assert NRU.bounds == {"W": (-1.0, 1.0)}
-    assert reciprocal.bounds == {"W": (0.0, 1.0), "g": (0.0, 1.0)}
-    assert NMRU(1, 1).bounds == {"W": (0.0, 1.0)}
+    assert reciprocal.bounds == {"W": (0.0, 1.0)}
+    assert Gate.bounds == {"g": (0.0, 1.0)}
 
 
 def test_penalties_and_figures_by_hand() -> None:
     layer = NMRU(2, 1, gated=True)
     with torch.no_grad():
         layer.W.copy_(torch.tensor([[0.2, 0.9, 0.45, 1.0]]))
-        layer.get_parameter("g").copy_(torch.tensor([0.3, 0.9, 0.0, 1.0]))
+        layer.get_parameter("gate.g").copy_(torch.tensor([0.3, 0.9, 0.0, 1.0]))
     assert layer.penalty()["sparsity"].item() == pytest.approx(0.75 / 4)
-    assert layer.penalty()["gate"].item() == pytest.approx(0.1)
     assert layer.measure()["sparsity_error"].item() == pytest.approx(0.45)
-    assert layer.measure()["gate_error"].item() == pytest.approx(0.3)
-    assert "gate" not in NMRU(2, 1).penalty()
+    assert layer.gate is not None
+    assert layer.gate.penalty()["gate"].item() == pytest.approx(0.1)
+    assert layer.gate.measure()["gate_error"].item() == pytest.approx(0.3)
+    assert NMRU(2, 1).gate is None
     unit = NRU(2, 1)
     with torch.no_grad():
         unit.W.copy_(torch.tensor([[0.2, -0.9]]))

@@ -60,9 +60,9 @@ def test_products_and_ratios_are_exact(signs: tuple[int, int]) -> None:
 
 
 def test_the_sign_of_many_factors_is_exact() -> None:
-    unit = SnappingPower(1001, 1)
-    set_weight(unit, [[1.0] * 1001])
-    assert unit(-torch.ones(1, 1001)).item() == -1
+    unit = SnappingPower(20_001, 1)
+    set_weight(unit, [[1.0] * 20_001])
+    assert unit(-torch.ones(1, 20_001)).item() == -1
 
 
 def test_values_are_the_real_part_of_complex_powers() -> None:

@@ -152,7 +152,7 @@ def test_variance_starts_a_nac_as_the_published_code(
 ) -> None:
     generator, hats, weights = torch.Generator().manual_seed(0), [], []
     layer = NAC(*shape, init="variance", dtype=torch.float64)
-    for _ in range(9000 // math.prod(shape)):
+    for _ in range(20000 // math.prod(shape)):
         layer.reset_parameters(generator)
         hats += [p.detach().flatten().clone() for p in (layer.W_hat, layer.M_hat)]
         weights.append(layer.weight.detach().flatten())

@@ -139,6 +139,9 @@ def test_random_reference_is_the_error_of_an_untrained_linear_network() -> None:
         ({"train_range": "0:3", "test_range": "1:2"}, ["test_range", "never leaves"]),
         ({"op": "sqrt", "test_range": "-2:2"}, ["op=sqrt"]),
         ({"op": "div", "train_range": "-1:1"}, ["op=div"]),
+        ({"test_signs": True}, ["test_signs=true", "sets=plain"]),
+        ({"test_signs": True, "sets": "plain", "op": "sqrt"}, ["op=sqrt", "-3"]),
+        ({"sets": "odd"}, ["sets", "separated", "plain"]),
         ({"layer": "nalo"}, ["nalo", "Did you mean 'nalu'"]),
         ({"lr": "fast"}, ["lr", "number"]),
         ({"weight_init": "foo"}, ["weight_init", "glorot", "foo"]),
@@ -170,3 +173,51 @@ def test_what_only_the_layer_can_refuse_is_refused_before_the_run(
     with pytest.raises(error, match=words):
         TASK.check(StaticSetting.model_validate({"layer": "nalu", **values}))
     TASK.check(StaticSetting(layer="nalu"))
+
+
+def test_plain_sets_are_as_their_ranges_give_them() -> None:
+    setting = small(
+        sets="plain", op="mul", train_range=(1, 2), test_range=(1.5, 6), inputs=10, section=2
+    )
+    for split, (low, high) in (("interpolation", (1, 2)), ("extrapolation", (1.5, 6))):
+        streams = Streams("static", SEEDS, split)
+        x = TASK.sample(setting, split, streams).inputs[0].numpy()
+        assert x.shape == (3, 64, 10)
+        assert low <= x.min() < low + 0.05
+        assert high - 0.05 < x.max() <= high
+        assert x.mean() == pytest.approx((low + high) / 2, abs=0.1)
+        alone = TASK.sample(setting, split, Streams("static", SEEDS[1:2], split)).inputs[0].numpy()
+        np.testing.assert_array_equal(alone[0], x[1])
+
+
+def test_test_signs_mirror_each_input_of_extrapolation() -> None:
+    fields = {"sets": "plain", "op": "mul", "train_range": (-2, 2), "test_range": (2, 6)}
+    plain, signed = (small(**fields, test_signs=signs) for signs in (False, True))
+    sets = [
+        TASK.sample(setting, "extrapolation", Streams("static", SEEDS, "extrapolation")).inputs[0]
+        for setting in (plain, signed)
+    ]
+    np.testing.assert_array_equal(sets[1].abs(), sets[0])
+    assert (sets[1] < 0).double().mean().item() == pytest.approx(0.5, abs=0.02)
+    assert (sets[1] < 0).any(2).all()  # per input, not per example
+    inside = TASK.sample(signed, "interpolation", Streams("static", SEEDS, "interpolation"))
+    assert inside.inputs[0].abs().max() <= 2
+
+
+def test_the_threshold_is_a_field_of_the_setting() -> None:
+    fields = {"sets": "plain", "op": "sub", "section": 25, "overlap": 12, "test_size": 2000}
+    ranges = {"train_range": (1, 2), "test_range": (2, 6)}
+    solved = {}
+    for rule in ("adding", "golden"):
+        setting = small(**fields, **ranges, threshold=rule)
+        streams = Streams("static", SEEDS, "extrapolation")
+        batch = TASK.sample(setting, "extrapolation", streams)
+        solved[rule] = TASK.references(setting, "extrapolation", batch, streams)["solved_mse"]
+    assert solved["adding"].tolist() == pytest.approx([1.60e-5] * 3, rel=0.03)
+    assert solved["golden"].tolist() == pytest.approx([1.38e-8] * 3, rel=0.1)
+
+
+def test_fields_of_the_protocol_keep_the_ids_of_earlier_settings() -> None:
+    assert StaticSetting().id == StaticSetting(sets="separated", threshold="adding").id
+    assert StaticSetting().id != StaticSetting(sets="plain").id
+    assert StaticSetting().id != StaticSetting(threshold="golden").id

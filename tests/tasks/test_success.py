@@ -11,7 +11,7 @@ from torch import Tensor
 from nalu_ray.seeding import Streams
 from nalu_ray.tasks._operands import Sections
 from nalu_ray.tasks.static import ROWS, TASK, StaticSetting
-from nalu_ray.tasks.static.data import success_threshold
+from nalu_ray.tasks.static.threshold import adding, golden
 from tests.runs import finish
 
 E = 1e-5
@@ -42,14 +42,14 @@ def test_by_hand(sign: int) -> None:
     if sign == 1:
         expected["sqrt"] = math.sqrt(4 + 3.5 * E) - 2
     for op, off in expected.items():
-        threshold = success_threshold(op, x, elements(range(1), range(2, 3)))
+        threshold = adding(op, x, elements(range(1), range(2, 3)))
         assert threshold.tolist() == pytest.approx([off**2], rel=1e-9), op
 
 
 def test_each_seed_and_the_mean_over_its_examples() -> None:
     x = torch.tensor([[[1.0, 1.0], [3.0, 3.0]], [[2.0, 2.0], [0.0, 0.0]]])
     chosen = torch.tensor([[0], [1]]), torch.tensor([[1], [0]])
-    threshold = success_threshold("sub", x, chosen)
+    threshold = adding("sub", x, chosen)
     # e S is 2 e, 6 e and 4 e, 0
     assert threshold.tolist() == pytest.approx([20 * E**2, 8 * E**2], rel=1e-9)
 
@@ -69,14 +69,14 @@ def test_two_inputs_have_the_thresholds_of_the_single_module_task(
 ) -> None:
     x = uniform(low, high, 2)
     for op, expected in {"add": add, "sub": add, "mul": mul, "div": div}.items():
-        threshold = success_threshold(op, x, elements(range(1), range(1, 2)))
+        threshold = adding(op, x, elements(range(1), range(1, 2)))
         assert threshold.item() == pytest.approx(expected, rel=0.03), op
 
 
 @pytest.mark.parametrize(("inputs", "expected"), [(10, 1.61e-7), (100, 1.60e-5)])
 def test_irrelevant_inputs_count_in_sums(inputs: int, expected: float) -> None:
     for op in ("add", "sub"):
-        threshold = success_threshold(op, uniform(2, 6, inputs), elements(range(1), range(1, 2)))
+        threshold = adding(op, uniform(2, 6, inputs), elements(range(1), range(1, 2)))
         assert threshold.item() == pytest.approx(expected, rel=0.03)
 
 
@@ -86,8 +86,41 @@ def test_irrelevant_inputs_count_in_sums(inputs: int, expected: float) -> None:
 def test_where_their_errors_do_not_cancel_the_thresholds_are_the_published_ones(
     op: str, published: float
 ) -> None:
-    threshold = success_threshold(op, uniform(2, 6, 100), elements(range(25), range(13, 38)))
+    threshold = adding(op, uniform(2, 6, 100), elements(range(25), range(13, 38)))
     assert threshold.item() == pytest.approx(published, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("op", "published"),
+    [("add", 1.60e-5), ("sub", 1.38e-8), ("mul", 0.161), ("div", 5.8e-12), ("square", 0.160),
+     ("sqrt", 1.01e-8)],
+)  # fmt: skip
+def test_the_golden_network_has_the_published_thresholds(op: str, published: float) -> None:
+    """Of the true subsets of 25 of 100 inputs, 12 in both, and x of U(2, 6)."""
+    threshold = golden(op, uniform(2, 6, 100), elements(range(25), range(13, 38)))
+    assert threshold.item() == pytest.approx(published, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("op", "printed"),
+    [("add", 1.479e-5), ("sub", 1.384e-8), ("mul", 0.1600), ("div", 4.94e-12), ("square", 0.1595),
+     ("sqrt", 8.96e-9)],
+)  # fmt: skip
+def test_the_printed_thresholds_are_of_subsets_with_one_element_more(
+    op: str, printed: float
+) -> None:
+    threshold = golden(op, uniform(2, 6, 100), elements(range(26), range(13, 39)))
+    assert threshold.item() == pytest.approx(printed, rel=0.03)
+
+
+def test_golden_by_hand() -> None:
+    """x = (4, 1, 2), a = 4, b = 2, T = 7: a is off by (7 - 8) e, b by (7 - 4) e."""
+    x = torch.tensor([[[4.0, 1.0, 2.0]], [[4.0, 1.0, 2.0]]])
+    chosen = torch.tensor([[0], [0]]), torch.tensor([[2], [2]])
+    a, b = 4 - E, 2 + 3 * E
+    expected = {"add": 2 * E, "sub": 4 * E, "mul": a * b - 8, "div": 2 - a / b, "square": 16 - a**2}
+    for op, off in expected.items():
+        assert golden(op, x, chosen).tolist() == pytest.approx([off**2] * 2, rel=1e-9), op
 
 
 @pytest.mark.parametrize("op", ROWS.labels)
@@ -121,7 +154,7 @@ def test_what_is_exact_in_float32_is_always_below(
 def test_inputs_too_small_for_float32_leave_a_threshold_above_zero() -> None:
     x = torch.full((1, 4, 2), 1e-30)
     for op in ROWS.labels:
-        threshold = success_threshold(op, x, elements(range(1), range(1, 2)))
+        threshold = adding(op, x, elements(range(1), range(1, 2)))
         assert threshold.float().item() > 0, op
 
 

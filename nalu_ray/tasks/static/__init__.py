@@ -3,12 +3,15 @@
 x is in R^100. The operands a and b are the sums of x over two sections, which are random per seed
 and fixed within a seed. The target is a+b, a-b, a*b, a/b, a^2 or sqrt(a).
 
-Each set guarantees by construction:
+With ``sets=separated``, the default, each set guarantees by construction:
 
 * interpolation: every example's a, b and y lie within the values of a, b and y that *this seed's
   first training batches showed*;
 * extrapolation: every example has an operand (a; for operations of two operands a or b) outside
   what the training distribution can produce at all.
+
+The Arithmetic Dataset Task of Madsen and Johansen (2020), preset ``madsen``, draws the sets plainly
+from their ranges.
 """
 
 from __future__ import annotations
@@ -21,17 +24,20 @@ from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import StaticOperation, axis
-from nalu_ray.tasks.static import data, network
+from nalu_ray.tasks.static import data, madsen, network
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
-PROBLEM = ("inputs", "section", "overlap", "train_range", "test_range")
+PROBLEM = (
+    "inputs", "section", "overlap", "train_range", "test_range", "sets", "test_signs", "threshold",
+)  # fmt: skip
 SETS = (
     "{inputs} inputs, drawn from {train_range} in training and from {test_range} in "
     "extrapolation; a and b are sums of {section} inputs each."
 )
 PAPER = {"inputs": "100"}
+PRESETS = ("*", f"!{madsen.PRESETS}")
 ROWS = axis(get_args(StaticOperation))
 COLUMNS = Axis(
     field="layer",
@@ -76,6 +82,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             },
             solved_below="solved_mse",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
         TableSpec(
@@ -94,8 +101,10 @@ class StaticTask(SupervisedTask[StaticSetting]):
             reference_by=("hidden",),
             solved_below="solved_mse",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
+        *madsen.TABLES,
     )
     figures = (
         FigureSpec(
@@ -111,8 +120,10 @@ class StaticTask(SupervisedTask[StaticSetting]):
             x_label="training step",
             y_label="error (100 = untrained network)",
             log_y=True,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
+        *madsen.FIGURES,
     )
 
     def build(self, setting: StaticSetting) -> nn.Module:
@@ -121,8 +132,8 @@ class StaticTask(SupervisedTask[StaticSetting]):
     def sample(self, setting: StaticSetting, split: str, streams: Streams) -> Batch:
         if split == "train":
             return data.training_batch(setting, streams)
-        draw = data.beyond_inputs if split == "extrapolation" else data.inside_inputs
-        return data.with_target(setting, draw(setting, streams), streams.seeds)
+        x = data.evaluation_inputs(setting, split, streams)
+        return data.with_target(setting, x, streams.seeds)
 
     def references(
         self, setting: StaticSetting, split: str, batch: Batch, streams: Streams

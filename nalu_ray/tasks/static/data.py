@@ -1,9 +1,13 @@
-"""Sets of the static task, and the error below which a seed counts as solved."""
+"""Sets of the static task, and the error below which a seed counts as solved.
+
+:mod:`nalu_ray.tasks.static.threshold` has the formulas of that error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,33 +15,12 @@ from nalu_ray import layers
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import OPERATIONS, Sections, operands, redraw, sections
+from nalu_ray.tasks.static import threshold
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
 
 OBSERVED_EXAMPLES = 10_000  # of training, at most, that bound the interpolation set
-WEIGHT_ERROR = 1e-5
-_NOISE = torch.finfo(torch.float32).eps
-_SMALLEST = torch.finfo(torch.float32).tiny
-
-# error of the result, from |a|, |b| and the error of each
-_ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
-    "add": lambda a, b, off_a, off_b: off_a + off_b,
-    "sub": lambda a, b, off_a, off_b: off_a + off_b,
-    "mul": lambda a, b, off_a, off_b: a * off_b + b * off_a + off_a * off_b,
-    "div": lambda a, b, off_a, off_b: (a * off_b + b * off_a) / (b * (b + off_b)),
-    "square": lambda a, b, off_a, off_b: (2 * a + off_a) * off_a,
-    "sqrt": lambda a, b, off_a, off_b: off_a / ((a + off_a).sqrt() + a.sqrt()),
-}
-# magnitude to which float32 rounds: the sum of the parts for add and sub
-_MAGNITUDES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "add": torch.add,
-    "sub": torch.add,
-    "mul": torch.mul,
-    "div": torch.div,
-    "square": lambda a, b: a.square(),
-    "sqrt": lambda a, b: a.sqrt(),
-}
 
 
 def _operands(
@@ -66,7 +49,23 @@ def with_target(
     return Batch((x,), y.unsqueeze(2), shared)
 
 
-def inside_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
+def evaluation_inputs(setting: StaticSetting, split: str, streams: Streams) -> Tensor:
+    """Draws x of an evaluation set, (R, test_size, inputs)."""
+    if setting.sets == "plain":
+        return _plain_inputs(setting, split, streams)
+    return (_beyond_inputs if split == "extrapolation" else _inside_inputs)(setting, streams)
+
+
+def _plain_inputs(setting: StaticSetting, split: str, streams: Streams) -> Tensor:
+    beyond = split == "extrapolation"
+    shape = (setting.test_size, setting.inputs)
+    x = streams.uniform(shape, *(setting.test_range if beyond else setting.train_range))
+    if beyond and setting.test_signs:
+        x *= np.copysign(np.float32(1), streams.uniform(shape, -1.0, 1.0))
+    return torch.from_numpy(x)
+
+
+def _inside_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
     """Draws training-range x whose a, b and y lie within those of the first training batches."""
     seen, low, high = _observed(setting, streams)
     shape = (setting.test_size, setting.inputs)
@@ -97,7 +96,7 @@ def _observed(setting: StaticSetting, streams: Streams) -> tuple[Tensor, Tensor,
     return seen, low[:, None], high[:, None]
 
 
-def beyond_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
+def _beyond_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
     """Draws test-range x with an operand outside what the training range can produce."""
     low, high = (setting.section * bound for bound in setting.train_range)
     shape = (setting.test_size, setting.inputs)
@@ -130,47 +129,5 @@ def random_model_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int
 
 def success_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
     """Returns the error on an evaluation set below which each seed counts as solved, (R,)."""
-    chosen = _chosen(setting, seeds)
-    return success_threshold(setting.op, batch.inputs[0].cpu(), chosen)
-
-
-def success_threshold(op: str, x: Tensor, chosen: Sections) -> Tensor:
-    """Returns the mean squared error of a model whose selecting weights are all off by 1e-5.
-
-    This is the perturbed model of Madsen and Johansen (2020), with weight errors that add up, as
-    Mistry et al. (2022, "A Primer for Neural Arithmetic Logic Modules") write them out for each
-    operation. In the former they cancel where a and b cover all inputs.
-
-    With e = 1e-5 and S the sum of |x_i| over all inputs, the operands are off by d_a + d_b = e S.
-    An input of one operand counts for it; an input of both or of neither counts half for each. So
-    d_a = e (S + S_a - S_b) / 2, where S_a is the sum of |x_i| over a. Operations of one operand
-    take b = a: d_a = e S / 2.
-
-    The operation itself is exact, so the result is off by
-
-    * add, sub: d_a + d_b = e S;
-    * mul: (|a| + d_a) (|b| + d_b) - |a b|;
-    * div: |a / b| - (|a| - d_a) / (|b| + d_b);
-    * square: (|a| + d_a)^2 - a^2;
-    * sqrt: sqrt(a + d_a) - sqrt(a).
-
-    An error below float32's precision of the result counts as that precision.
-
-    Args:
-        op: one of ``add sub mul div square sqrt``.
-        x: (R, N, inputs), the examples of R seeds.
-        chosen: the elements of a and of b.
-
-    Returns:
-        (R,) float64, large enough to stay above 0 in float32.
-    """
-    x = x.double()
-    if OPERATIONS[op].operands == 1:
-        chosen = chosen[0], chosen[0]
-    a, b = (part.abs() for part in operands(x, chosen))
-    size_a, size_b = operands(x.abs(), chosen)
-    size = x.abs().sum(2)
-    off_a = WEIGHT_ERROR * (size + size_a - size_b) / 2
-    off_b = WEIGHT_ERROR * (size + size_b - size_a) / 2
-    error = _ERRORS[op](a, b, off_a, off_b)
-    return error.maximum(_NOISE * _MAGNITUDES[op](a, b)).square().mean(1).clamp_min(_SMALLEST)
+    rule = threshold.RULES[setting.threshold]
+    return rule(setting.op, batch.inputs[0].cpu(), _chosen(setting, seeds))

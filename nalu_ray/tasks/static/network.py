@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from torch import nn
 
 from nalu_ray import layers
+from nalu_ray.task import added
 from nalu_ray.tasks._operands import StaticOperation, check_domain, check_sections
 from nalu_ray.training.fields import (
     LayerName,
@@ -41,6 +42,24 @@ class StaticSetting(SupervisedSetting):
         description="x of extrapolation is U(low, high), as low:high; examples with a or b beyond "
         "training are kept",
     )
+    sets: Literal["separated", "plain"] = added(
+        "0.3.0",
+        "separated",
+        description="separated: interpolation within what training showed, extrapolation always "
+        "beyond it; plain: both as their ranges give them (Madsen and Johansen, 2020)",
+    )
+    test_signs: bool = added(
+        "0.3.0",
+        False,
+        description="give each x of extrapolation a random sign; for sets=plain",
+    )
+    threshold: Literal["adding", "golden"] = added(
+        "0.3.0",
+        "adding",
+        description="error below which a seed is solved, of selecting weights off by 1e-5: adding: "
+        "their errors add up (Mistry et al., 2022); golden: 1 is 1 - 1e-5 and 0 is 1e-5, so that "
+        "errors may cancel (Madsen and Johansen, 2020)",
+    )
     batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")
     weight_init: WeightInit = "uniform"
@@ -64,7 +83,10 @@ class StaticSetting(SupervisedSetting):
             raise ValueError(
                 f"test_range={test_low}:{test_high} never leaves train_range={low}:{high}"
             )
-        check_domain(self.op, min(low, test_low), max(high, test_high))
+        if self.test_signs and self.sets != "plain":
+            raise ValueError(f"test_signs=true needs sets=plain, not sets={self.sets}")
+        smallest = -max(abs(test_low), abs(test_high)) if self.test_signs else test_low
+        check_domain(self.op, min(low, smallest), max(high, test_high))
         return self
 
 

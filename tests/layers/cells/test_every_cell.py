@@ -29,7 +29,8 @@ every_cell = pytest.mark.parametrize("name", cell_names())
 def make(name: str, seed: int = 0, **options: Any) -> Cell:
     cell = build_cell(name, INPUTS, HIDDEN, **SMALL.get(name, {}) | options).double()
     cell.reset_parameters(torch.Generator().manual_seed(seed))
-    return cell
+    # in training some units draw other noise at each call
+    return cell.eval()
 
 
 def inputs(*shape: int, seed: int = 0) -> Tensor:
@@ -104,9 +105,11 @@ def test_autocast_is_close(
         outputs, state = cell(x, None, lengths)
     wanted, _ = cell(x, None, lengths)
     torch.testing.assert_close(outputs.float(), wanted, rtol=0.1, atol=0.05)
-    for slope in gradients(cell, flat(outputs, state)):
+    exact = gradients(cell, flat(*cell(x, None, lengths)))
+    for slope, full in zip(gradients(cell, flat(outputs, state)), exact, strict=True):
         assert slope.isfinite().all()
-        assert slope.abs().max() > 0
+        # an imaginary weight has none while inputs are positive
+        assert slope.any() == full.any()
 
 
 @every_cell
@@ -254,7 +257,8 @@ def test_rows_do_not_mix(name: str) -> None:
 @every_cell
 def test_every_parameter_learns(name: str) -> None:
     cell = make(name)
-    for slope in gradients(cell, cell(inputs(BATCH, STEPS, INPUTS))[0].sum()):
+    x = inputs(BATCH, STEPS, INPUTS) * torch.tensor([1.0, -1.0, 1.0])
+    for slope in gradients(cell, cell(x)[0].sum()):
         assert slope.abs().max() > 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,15 @@ def sequence(features: int, seed: int = 0) -> Tensor:
     return torch.randn(BATCH, STEPS, features, generator=drawn, dtype=torch.float64)
 
 
+def made(**options: Any) -> MCLSTM:
+    """A cell of five inputs that has learned something."""
+    cell = MCLSTM(5, 4, **options).double()
+    with torch.no_grad():
+        for n, parameter in enumerate(cell.parameters()):
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(n)))
+    return cell
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     shares: np.ndarray = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     return shares
@@ -25,7 +36,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("auxiliary", [0, 2])
 def test_mass_is_conserved(auxiliary: int) -> None:
     """All mass that has come in has gone out or is in the cell."""
-    cell = MCLSTM(5, 4, auxiliary=auxiliary, cumulative=False).double()
+    cell = made(auxiliary=auxiliary, cumulative=False)
     x, start = sequence(5), (torch.rand(BATCH, 4, dtype=torch.float64),)
     out, (held,) = cell(x, start)
     mass = x[..., : 5 - auxiliary].sum((1, 2)) + start[0].sum(-1)
@@ -33,7 +44,7 @@ def test_mass_is_conserved(auxiliary: int) -> None:
 
 
 def test_without_the_gate_each_output_is_all_mass_so_far() -> None:
-    cell = MCLSTM(5, 4, auxiliary=1).double()
+    cell = made(auxiliary=1)
     x = sequence(5)
     out, (held,) = cell(x)
     torch.testing.assert_close(out.sum(-1), x[..., :4].sum(-1).cumsum(-1))
@@ -42,7 +53,7 @@ def test_without_the_gate_each_output_is_all_mass_so_far() -> None:
 
 @pytest.mark.parametrize("auxiliary", [0, 2])
 def test_values(auxiliary: int) -> None:
-    cell = MCLSTM(5, 4, auxiliary=auxiliary, cumulative=False).double()
+    cell = made(auxiliary=auxiliary, cumulative=False)
     p = {name: value.detach().numpy() for name, value in cell.named_parameters()}
     x = sequence(5)
     out, (held,) = cell(x)

@@ -1,0 +1,107 @@
+"""The error below which a seed of the static task counts as solved.
+
+It is the error of a model whose operation is exact and whose selecting weights are all off by 1e-5.
+The two rules differ in whether the errors of the weights may cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from nalu_ray.tasks._operands import OPERATIONS, Sections, operands
+
+WEIGHT_ERROR = 1e-5
+_NOISE = torch.finfo(torch.float32).eps
+_SMALLEST = torch.finfo(torch.float32).tiny
+
+# error of the result, from |a|, |b| and the error of each
+_ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "add": lambda a, b, off_a, off_b: off_a + off_b,
+    "sub": lambda a, b, off_a, off_b: off_a + off_b,
+    "mul": lambda a, b, off_a, off_b: a * off_b + b * off_a + off_a * off_b,
+    "div": lambda a, b, off_a, off_b: (a * off_b + b * off_a) / (b * (b + off_b)),
+    "square": lambda a, b, off_a, off_b: (2 * a + off_a) * off_a,
+    "sqrt": lambda a, b, off_a, off_b: off_a / ((a + off_a).sqrt() + a.sqrt()),
+}
+# magnitude to which float32 rounds: the sum of the parts for add and sub
+_MAGNITUDES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "sub": torch.add,
+    "mul": torch.mul,
+    "div": torch.div,
+    "square": lambda a, b: a.square(),
+    "sqrt": lambda a, b: a.sqrt(),
+}
+
+
+def adding(op: str, x: Tensor, chosen: Sections) -> Tensor:
+    """Returns the mean squared error of a model whose weight errors add up.
+
+    This is the perturbed model of Madsen and Johansen (2020), with weight errors that add up, as
+    Mistry et al. (2022, "A Primer for Neural Arithmetic Logic Modules") write them out for each
+    operation. In the former they cancel where a and b cover all inputs.
+
+    With e = 1e-5 and S the sum of |x_i| over all inputs, the operands are off by d_a + d_b = e S.
+    An input of one operand counts for it; an input of both or of neither counts half for each. So
+    d_a = e (S + S_a - S_b) / 2, where S_a is the sum of |x_i| over a. Operations of one operand
+    take b = a: d_a = e S / 2.
+
+    The operation itself is exact, so the result is off by
+
+    * add, sub: d_a + d_b = e S;
+    * mul: (|a| + d_a) (|b| + d_b) - |a b|;
+    * div: |a / b| - (|a| - d_a) / (|b| + d_b);
+    * square: (|a| + d_a)^2 - a^2;
+    * sqrt: sqrt(a + d_a) - sqrt(a).
+
+    An error below float32's precision of the result counts as that precision.
+
+    Args:
+        op: one of ``add sub mul div square sqrt``.
+        x: (R, N, inputs), the examples of R seeds.
+        chosen: the elements of a and of b.
+
+    Returns:
+        (R,) float64, large enough to stay above 0 in float32.
+    """
+    x = x.double()
+    if OPERATIONS[op].operands == 1:
+        chosen = chosen[0], chosen[0]
+    a, b = (part.abs() for part in operands(x, chosen))
+    size_a, size_b = operands(x.abs(), chosen)
+    size = x.abs().sum(2)
+    off_a = WEIGHT_ERROR * (size + size_a - size_b) / 2
+    off_b = WEIGHT_ERROR * (size + size_b - size_a) / 2
+    error = _ERRORS[op](a, b, off_a, off_b)
+    return _mean_square(op, error, a, b)
+
+
+def golden(op: str, x: Tensor, chosen: Sections) -> Tensor:
+    """Returns the mean squared error of the golden network of Madsen and Johansen (2020).
+
+    With e = 1e-5, the selecting weights are 1 - e where the exact network has 1, and e where it has
+    0. So a becomes a + e (T - 2 a), where T is the sum of x over all inputs; b likewise.
+
+    Arguments and result as of :func:`adding`.
+    """
+    x = x.double()
+    a, b = operands(x, chosen)
+    total = x.sum(2)
+    apply = OPERATIONS[op].apply
+    off_a, off_b = (part + WEIGHT_ERROR * (total - 2 * part) for part in (a, b))
+    return _mean_square(op, (apply(off_a, off_b) - apply(a, b)).abs(), a.abs(), b.abs())
+
+
+def _mean_square(op: str, error: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Mean over examples of errors that float32 can tell, (R, N) to (R,)."""
+    return error.maximum(_NOISE * _MAGNITUDES[op](a, b)).square().mean(1).clamp_min(_SMALLEST)
+
+
+RULES: Mapping[str, Callable[[str, Tensor, Sections], Tensor]] = {
+    "adding": adding,
+    "golden": golden,
+}
+"""Values of the setting's field ``threshold``."""

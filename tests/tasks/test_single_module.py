@@ -1,0 +1,163 @@
+"""The single-module task: its sets, and its thresholds against closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from nalu_ray.seeding import Streams
+from nalu_ray.tasks.single_module import TASK, SingleModuleSetting
+from nalu_ray.tasks.single_module.data import chosen, perturbed_error
+
+SEEDS = (0, 3, 8)
+E = 1e-5
+
+
+def small(**values: Any) -> SingleModuleSetting:
+    return SingleModuleSetting(**{"test_size": 4000, "batch": 16, **values})
+
+
+def drawn(setting: SingleModuleSetting, split: str = "extrapolation") -> Any:
+    return TASK.sample(setting, split, Streams("single_module", SEEDS, split))
+
+
+def uniform(low: float, high: float, inputs: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    shape = (1, 20_000, inputs)
+    return low + (high - low) * torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+FIRST_TWO = torch.tensor([[0]]), torch.tensor([[1]])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "of_two", "of_ten", "of_hundred"),
+    [
+        ((20, 40), (3.67e-7, 3.48e-4, 4.67e-10), 9.03e-6, 9.00e-4),
+        ((2, 6), (6.67e-9, 1.20e-7, 5.78e-10), 1.61e-7, 1.60e-5),
+        ((-6.1, -1.2), (5.73e-9, 9.39e-8, 8.37e-10), 1.35e-7, 1.33e-5),
+        ((1.2, 6), (5.57e-9, 8.86e-8, 8.27e-10), 1.32e-7, 1.30e-5),
+        ((0.2, 2), (5.38e-10, 8.76e-10, 1.48e-9), 1.24e-8, 1.21e-6),
+    ],
+)
+def test_thresholds_are_those_of_the_closed_form(
+    bounds: tuple[float, float],
+    of_two: tuple[float, float, float],
+    of_ten: float,
+    of_hundred: float,
+) -> None:
+    """Of sums, products and quotients of two inputs; of sums with redundant inputs."""
+    (low, high), (add, mul, div) = bounds, of_two
+    for op, expected in {"add": add, "sub": add, "mul": mul, "div": div}.items():
+        found = perturbed_error(op, uniform(low, high, 2), FIRST_TWO, E)
+        assert found.item() == pytest.approx(expected, rel=0.03), op
+        larger = perturbed_error(op, uniform(low, high, 2), FIRST_TWO, 1e-4)
+        assert larger.item() == pytest.approx(100 * expected, rel=0.03), op
+    for inputs, expected in ((10, of_ten), (100, of_hundred)):
+        for op in ("add", "sub"):
+            found = perturbed_error(op, uniform(low, high, inputs), FIRST_TWO, E)
+            assert found.item() == pytest.approx(expected, rel=0.03)
+
+
+def test_thresholds_by_hand_with_redundant_inputs() -> None:
+    """a = 4, b = -2, redundant 3 and -5."""
+    x = torch.tensor([[[3.0, 4.0, -2.0, -5.0]]])
+    places = torch.tensor([[1]]), torch.tensor([[2]])
+    redundant = (1 - 3 * E) * (1 - 5 * E)
+    expected = {
+        "add": 14 * E,
+        "sub": 14 * E,
+        "mul": 8 * (1 - (1 - E) ** 2 * redundant),
+        "div": 2 * (1 - (1 - E) / (1 + E) * redundant),
+    }
+    for op, off in expected.items():
+        assert perturbed_error(op, x, places, E).tolist() == pytest.approx([off**2], rel=1e-9), op
+
+
+def test_no_threshold_is_below_the_rounding_of_float32() -> None:
+    x = torch.tensor([[[4.0, 2.0]]])
+    noise = torch.finfo(torch.float32).eps
+    for op, y in {"mul": 8.0, "div": 2.0, "add": 6.0, "sub": 6.0}.items():
+        assert perturbed_error(op, x, FIRST_TWO, 1e-9).item() == pytest.approx((noise * y) ** 2)
+    assert perturbed_error("mul", torch.zeros(1, 3, 2), FIRST_TWO, E).float().item() > 0
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("inputs", [2, 10])
+def test_targets_are_the_operation_on_two_inputs(op: str, inputs: int) -> None:
+    setting = small(op=op, inputs=inputs, test_size=50)
+    batch, (first, second) = drawn(setting), chosen(setting, SEEDS)
+    assert (first != second).all()
+    x = batch.inputs[0].numpy().astype(float)
+    function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}[op]
+    for k in range(len(SEEDS)):
+        expected = function(x[k][:, first[k].item()], x[k][:, second[k].item()])
+        np.testing.assert_allclose(batch.targets[k, :, 0], expected, rtol=1e-6)
+
+
+def test_sets_come_from_their_ranges() -> None:
+    setting = small(train_range=(-2, 2), test_range=(2, 6), test_signs=True)
+    for split in ("train", "interpolation"):
+        x = drawn(setting, split).inputs[0]
+        assert x.shape == (3, 16 if split == "train" else 4000, 2)
+        assert (x.min() < -1) & (x.max() > 1) & (x.abs().max() <= 2)
+    x = drawn(setting).inputs[0]
+    assert (x.abs().min() >= 2) & (x.abs().max() > 5.9)
+    assert (x < 0).double().mean().item() == pytest.approx(0.5, abs=0.02)
+    assert (x < 0).any(2).double().mean().item() == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.parametrize("inputs", [2, 10])
+def test_opposite_operands_have_opposite_signs(inputs: int) -> None:
+    setting = small(op="div", inputs=inputs, train_range=(-2, -0.1), opposite=True)
+    first, second = chosen(setting, range(20))
+    assert ((first < inputs // 2) & (second >= inputs // 2)).all()
+    for split, low, high in (("train", -2.0, -0.1), ("extrapolation", 2.0, 6.0)):
+        batch = drawn(setting, split)
+        x = batch.inputs[0]
+        a, b = x[..., : inputs // 2], x[..., inputs // 2 :]
+        assert ((a >= low) & (a <= high) & (b >= -high) & (b <= -low)).all()
+        assert (batch.targets < 0).all()
+
+
+def test_a_seed_draws_the_same_in_any_block() -> None:
+    setting = small(inputs=10, opposite=True)
+    block = drawn(setting)
+    alone = TASK.sample(setting, "extrapolation", Streams("single_module", (3,), "extrapolation"))
+    assert torch.equal(block.inputs[0][1:2], alone.inputs[0])
+    assert torch.equal(block.targets[1:2], alone.targets)
+
+
+def test_the_network_is_one_unit() -> None:
+    network = TASK.build(small(layer="nac", inputs=10))
+    shapes = {name: tuple(value.shape) for name, value in network.named_parameters()}
+    assert shapes == {"0.W_hat": (1, 10), "0.M_hat": (1, 10)}
+
+
+def test_the_threshold_is_of_the_extrapolation_set() -> None:
+    setting = small(op="mul")
+    streams = Streams("single_module", SEEDS, "extrapolation")
+    batch = drawn(setting)
+    assert TASK.references(setting, "interpolation", batch, streams) == {}
+    (solved,) = TASK.references(setting, "extrapolation", batch, streams).values()
+    assert solved.tolist() == pytest.approx([1.20e-7] * 3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"inputs": 1}, ["inputs", "greater than or equal to 2"]),
+        ({"op": "sqrt"}, ["op", "add"]),
+        ({"test_signs": True, "opposite": True}, ["test_signs=true", "opposite=true"]),
+        ({"weight_error": 0}, ["weight_error", "greater than 0"]),
+    ],
+)
+def test_impossible_settings_are_named(values: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SingleModuleSetting.model_validate(values)
+    for word in words:
+        assert word in str(caught.value)
