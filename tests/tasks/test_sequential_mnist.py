@@ -204,6 +204,21 @@ def test_rz_moves_a_weight_that_ignores_its_input() -> None:
     assert added.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("layer", ["nau", "nac", "nmu", "snmu", "mnac_linear"])
+def test_rz_is_read_where_a_unit_has_it(layer: str) -> None:
+    assert "rz" not in setting(layer=layer).unread()
+
+
+@pytest.mark.parametrize("layer", ["exact", "lstm", "nalu", "mnac", "mnac_sigmoid"])
+def test_rz_is_not_varied_elsewhere(layer: str) -> None:
+    assert setting(layer=layer).unread()["rz"] == f"layer={layer} has no penalty inputs"
+
+
+def test_products_are_trained_on_two_digits_unless_told_otherwise() -> None:
+    assert [setting().length, setting(op="product").length] == [10, 2]
+    assert setting(op="product", length=3).length == 3
+
+
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="options must be empty"):
         setting(layer="exact", options={"bias": True})
