@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from nalu_ray import layers
+from nalu_ray.training.members import units_with
 
 INPUTS, OUTPUTS = 5, 2
 _HIDDEN = 3
@@ -288,10 +289,9 @@ def _members(
     network: nn.Module, name: str
 ) -> Iterator[tuple[str, nn.Module, Callable[[], dict[str, Tensor]]]]:
     """Yields each module that has a method, its printed name, and the method without arguments."""
-    for where, module in network.named_modules():
-        if hasattr(module, name):
-            calling = functools.partial(_Calling(module, name), *_arguments(module, name))
-            yield f"{where}.{name}".lstrip("."), module, calling
+    for where, module in units_with(network, name).items():
+        calling = functools.partial(_Calling(module, name), *_arguments(module, name))
+        yield f"{where}.{name}".lstrip("."), module, calling
 
 
 def _arguments(module: nn.Module, name: str) -> tuple[Tensor, ...]:
@@ -314,8 +314,8 @@ def _require_scalars(where: str, values: Mapping[str, Tensor]) -> None:
 def _check_stacked_members(build: Build, name: str) -> None:
     """Checks that a method of stacked modules gives what it gives each module alone."""
     networks = [made(build, seed) for seed in range(_SEEDS)]
-    parts = [dict(network.named_modules()) for network in networks]
-    for where in [where for where, module in parts[0].items() if hasattr(module, name)]:
+    parts = [units_with(network, name) for network in networks]
+    for where in parts[0]:
         calls: list[nn.Module] = [_Calling(part[where], name) for part in parts]
         arguments = _arguments(parts[0][where], name)
         state = stack_module_state(calls)
