@@ -40,6 +40,7 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "unit, feedback": ({"variant": "lstm_nsr", "wiring": "feedback", "nac_units": 2}, 10),
     "unit, accumulator": ({"variant": "lstm_nalu", "wiring": "accumulator", "nac_units": 2}, 12),
     "two units": ({"variant": "lstm_nac_nalu", "wiring": "feedback", "nac_units": 2}, 10),
+    "product of masses": ({"variant": "mul_mcfc"}, 5),
     "product beside the LSTM": ({"variant": "lstm_nmu", "nac_units": 2}, 12),
     "cell beside the LSTM": ({"variant": "lstm_lstm", "nac_units": 2}, 14),
     "nac_core, two": ({"variant": "nac_core", "bank": 3, "nac_units": 2}, 2),
