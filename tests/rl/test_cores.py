@@ -11,7 +11,6 @@ from torch import Tensor
 from nalu_ray.layers import LSTM, NAC
 from nalu_ray.rl.agent.cores import (
     BesideLSTMCore,
-    CellCore,
     Core,
     FeedbackNACCore,
     InstructionNACCore,
@@ -213,19 +212,6 @@ def test_a_nac_by_name_beside_the_lstm_is_the_papers_nac(wiring: Wiring) -> None
     torch.testing.assert_close(out, wanted)
     h, total, c = wanted_last.split([HIDDEN, total.shape[-1], HIDDEN], -1)
     torch.testing.assert_close(last, torch.cat([h, c, total], -1))
-
-
-def test_a_product_starts_at_one() -> None:
-    """A state of zeros stands for the cell's own start."""
-    core = build_core(NetworkConfig(variant="nmu", **SIZES)).double()
-    assert isinstance(core, CellCore)
-    vision, told = row()
-    vision, told = vision[:3], 0.1 * told[:3]
-    out, last = core(vision, told, ones()[:3], torch.zeros(BATCH, HIDDEN, dtype=torch.float64))
-    x = torch.cat([vision, told[..., None]], -1)
-    wanted, (h,) = core.cell(x, batch_first=False)
-    torch.testing.assert_close((out, last + 1), (wanted, h))
-    assert (core.cell.initial(1, x)[0] == 1).all()
 
 
 def test_units_are_those_with_a_learning_rate_of_their_own() -> None:
