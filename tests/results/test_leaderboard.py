@@ -176,6 +176,8 @@ def test_what_a_unit_is_given_comes_from_its_registration(monkeypatch: pytest.Mo
     (table, *_) = static.tables
     assert table.columns is not None
     assert table.columns.given["told"] == "operation"
+    assert table.columns.given["nau_nmu"] == "NAU first"
+    assert "nau" not in table.columns.given
     assert table.columns.more["told"] == "Told"
 
 

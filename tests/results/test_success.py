@@ -203,9 +203,13 @@ FIGURE = FigureSpec(
     problem=("inputs", "range"),
     publication=Publication(
         source="Somebody (2020)",
-        values=tuple(
-            PublishedValue(row="nau", measure=x, text=y)
-            for x, y in (("100", "98%"), ("1e1", "100%"), ("4", "96"), ("-2:2", "50"))
+        values=(
+            *(
+                PublishedValue(row="nau", measure=x, text=y)
+                for x, y in (("100", "98%"), ("1e1", "100%"), ("4", "96"), ("-2:2", "50"))
+            ),
+            PublishedValue(row="nalu", measure="4", text="1"),  # of another line
+            PublishedValue(row="nau", column="mul", measure="4", text="2"),  # of another panel
         ),
     ),
 )
