@@ -6,11 +6,11 @@ started it is gone.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import logging
 import math
-import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 __all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec", "failed_rows"]
 
 STATE_SECONDS = 30.0
-_PASSWORD = re.compile(r"//[^/@\s]+@")
 
 
 class Trial:
@@ -188,7 +187,8 @@ class Trial:
             self.finish()
         except Exception as error:
             if stopping.storage(error) is not None:
-                self._save(self.spec.steps)
+                with contextlib.suppress(StoreError):  # the first error is the one to report
+                    self._save(self.spec.steps)
             raise
 
     def fail(self, error: BaseException, step: int) -> None:
@@ -232,7 +232,10 @@ class Trial:
             if now - reported < self.report_seconds:
                 continue
             if now - saved >= self.state_seconds:
-                self._save(progress.step)
+                try:
+                    self._save(progress.step)
+                except StoreError as error:  # the run itself is fine
+                    log.warning("%s: its state cannot be saved: %s", self.spec.label, error)
                 saved = now
             yield self._report(progress)
             reported = now
@@ -248,22 +251,13 @@ class Trial:
         about: dict[str, Any] = {"seconds": self.seconds, "step": step}
         about |= {"commit": self.made_by["commit"], "code": self.code}
         torch.save({"run": self._running().state_dict(), **about}, buffer)
-        try:
-            spec = self.spec
-            states.save(
-                self.store,
-                spec.task,
-                spec.key,
-                buffer.getvalue(),
-                setting_id=spec.setting_id,
-                seeds=spec.seeds,
-            )
-            self._has_state, self._others_state = True, False
-        except StoreError as error:  # the run itself is fine
-            log.warning("%s: its state cannot be saved: %s", self.spec.label, error)
+        spec, data = self.spec, buffer.getvalue()
+        owner: dict[str, Any] = {"setting_id": spec.setting_id, "seeds": spec.seeds}
+        states.save(self.store, spec.task, spec.key, data, **owner)
+        self._has_state, self._others_state = True, False
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
-        plain = _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"}))
+        plain = self.spec.public()
         manifest = {
             "spec": plain,
             "seconds": self.seconds,
@@ -322,8 +316,3 @@ def _free_gpu(spec: TrialSpec) -> None:
         import torch  # noqa: PLC0415 (as above)
 
         torch.cuda.empty_cache()
-
-
-def _without_passwords(values: dict[str, Any]) -> dict[str, Any]:
-    hide = ("out", "command")
-    return {**values, **{name: _PASSWORD.sub("//***@", values[name]) for name in hide}}
