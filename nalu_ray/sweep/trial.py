@@ -13,7 +13,7 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ import pandas as pd
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.columns import columns
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OF_TRIAL
+from nalu_ray.results.store.rows import COMPLETED, FAILED, failed_rows
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import out_of_memory, stopping
 from nalu_ray.sweep.dispatch import Report, TrialSpec
@@ -31,7 +31,7 @@ from nalu_ray.task import Progress, Run, Task
 
 log = logging.getLogger(__name__)
 
-__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec", "failed_rows"]
+__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec"]
 
 STATE_SECONDS = 30.0
 
@@ -284,17 +284,6 @@ class Trial:
         if local["commit"] is not None or self.spec.commit is None:
             return local
         return {**local, "commit": self.spec.commit, "no_commit": None}
-
-
-def failed_rows(
-    seeds: Sequence[int], step: int, reason: str, outcome: str = FAILED
-) -> pd.DataFrame:
-    """Returns one ``completed = 0`` row per seed."""
-    # an error's text may not be Unicode, if it has part of a file name, say
-    reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
-    rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
-    columns = [name for name in COLUMNS if name not in OF_TRIAL]
-    return rows.assign(split="train", metric=COMPLETED, outcome=outcome).reindex(columns=columns)
 
 
 def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:
