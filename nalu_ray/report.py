@@ -32,6 +32,8 @@ examples:
       every stored task in the terminal; tables and figures under results/report
   python -m nalu_ray.report static --format latex
       one task's tables for a paper
+  python -m nalu_ray.report --published mine.csv
+      your own published values beside ours: docs/leaderboard.md
   python -m nalu_ray.report --html --to site
       one self-contained page, site/report.html
 """
