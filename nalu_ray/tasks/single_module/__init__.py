@@ -52,8 +52,7 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
     """One unit on two of its inputs."""
 
     name = "single_module"
-    title = "Single Module Arithmetic Task"
-    section = "Mistry et al. (2022)"
+    title = "Single Module Arithmetic Task (Mistry et al., 2022)"
     setting_type = SingleModuleSetting
     axes = ("layer", "op", "train_range")
     tables = (
