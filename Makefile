@@ -4,6 +4,8 @@ VENV ?= .venv
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.10 python
 # More for the command: make static ARGS="--preset smoke"
 ARGS ?=
+# Two processes; how they share the tests out: tests/conftest.py
+SHARED_OUT := -n 2 --dist loadgroup --no-loadscope-reorder
 
 BIN := $(VENV)/bin/python
 # Present from the first step of a first install until its last: such a $(VENV) is made anew.
@@ -32,10 +34,10 @@ report: $(BASE) ## tables, figures and the HTML page from stored rows
 	$(BIN) -m nalu_ray.report $(ARGS)
 
 test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
-	$(BIN) -m pytest -n 2 $(ARGS)
+	$(BIN) -m pytest $(SHARED_OUT) $(ARGS)
 
 coverage: $(DEV) ## the tests, and the share of the code that they run (processes of Ray not counted)
-	$(BIN) -m pytest -n 2 --cov --cov-report=term $(ARGS)
+	$(BIN) -m pytest $(SHARED_OUT) --cov --cov-report=term $(ARGS)
 
 test-cluster: $(CLUSTER) ## hosts, commands and disks that fail: 25 minutes; some need root
 	$(BIN) -m pytest tests/cluster $(ARGS)

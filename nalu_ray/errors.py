@@ -26,9 +26,9 @@ class ConfigError(ValueError):
 
 
 def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
-    """Returns an error line that names the value, the nearest allowed one, and all allowed."""
+    """Returns an error line with the value, the nearest allowed one, and all allowed values."""
     names = sorted(allowed)
-    name = short(name)
+    name = printable(name, most=SHOWN)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(names)}"
@@ -40,7 +40,7 @@ def explain(error: ValidationError) -> list[str]:
 
 
 def _explain_one(item: ErrorDetails) -> str:
-    field = ".".join(short(str(part)) for part in item["loc"])
+    field = ".".join(printable(part, most=SHOWN) for part in item["loc"])
     if item["type"] == "extra_forbidden":
         return f"{field}: no such field"
     message = item["msg"].removeprefix("Value error, ")
@@ -56,34 +56,34 @@ def _explain_one(item: ErrorDetails) -> str:
 
 
 def shown(value: object, most: int = SHOWN) -> str:
-    """Returns a value as messages show it: its ``repr``, made :func:`short`."""
+    """Returns a value as messages show it: its ``repr``, :func:`printable` and cut."""
     try:
         text = repr(value)
     except ValueError:  # Python writes out no whole number of more than 4,300 digits
         text = "a number of thousands of digits"
-    return short(text, most)
+    return printable(text, most=most)
 
 
-def short(text: str, most: int = SHOWN) -> str:
-    """Returns a :func:`printable` text, or its beginning and "..." if over ``most`` characters."""
-    text = printable(text)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
-def printable(text: object, keep: str = "") -> str:
+def printable(text: object, keep: str = "", most: int | None = None) -> str:
     """Returns a text with its control characters escaped, as Python escapes them.
 
     Args:
-        text: text, or an object whose ``str`` is shown.
+        text: text, or an object whose ``str`` is used.
         keep: characters to leave as they are, such as the line feed of a text of several lines.
+        most: cut a longer text to this number of characters, ending in "...".
     """
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(
-        character if character in keep or not _hidden(character) else _written_out(character)
-        for character in shown
-    )
+    plain = str(text)
+    if not plain.isprintable():
+        plain = "".join(
+            character if character in keep or not _hidden(character) else _written_out(character)
+            for character in plain
+        )
+    return plain if most is None or len(plain) <= most else f"{plain[: most - 3]}..."
+
+
+def short(text: str, most: int = SHOWN) -> str:
+    """Returns a :func:`printable` text of at most ``most`` characters."""
+    return printable(text, most=most)
 
 
 def _hidden(character: str) -> bool:

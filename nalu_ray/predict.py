@@ -17,7 +17,7 @@ from nalu_ray.results.output import figures, traces
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_bytes
 from nalu_ray.results.store.networks import describe
-from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.warnings import WarningRelay
 from nalu_ray.task import Setting
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ exit codes: 0 success, 2 wrong usage, 3 the results cannot be read
 
 
 @runtime_checkable
-class Reader(Protocol):
+class TextReader(Protocol):
     """A task whose networks read texts."""
 
     name: str
@@ -70,7 +70,7 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class Viewer(Protocol):
+class SeriesReader(Protocol):
     """A task whose networks read series of images."""
 
     name: str
@@ -105,12 +105,12 @@ def _predict(argv: Sequence[str] | None) -> int:
         print(_parser().format_help(), end="")
         return Exit.DONE
     task, text, wanted = _checked(options, unknown)
-    with Messages(lambda warning: print(f"warning: {warning}", file=sys.stderr)):
+    with WarningRelay(lambda warning: print(f"warning: {warning}", file=sys.stderr)):
         path, model = _model(options, task, wanted)
     setting = _setting(task, model)
     known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
     print(f"{printable(path)}: {describe(known)}")
-    if isinstance(task, Viewer):
+    if isinstance(task, SeriesReader):
         examples = _series(task, setting, model, options.examples)
         for series in examples:
             print("\n".join(traces.series_lines(series)))
@@ -131,7 +131,7 @@ def _predict(argv: Sequence[str] | None) -> int:
     return Exit.DONE
 
 
-def _series(task: Viewer, setting: Setting, model: Model, count: int) -> list[traces.Series]:
+def _series(task: SeriesReader, setting: Setting, model: Model, count: int) -> list[traces.Series]:
     try:
         task.prepare()
     except RuntimeError as error:
@@ -185,7 +185,7 @@ def _parser() -> Parser:
 
 def _checked(
     options: argparse.Namespace, unknown: Sequence[str]
-) -> tuple[Reader | Viewer, list[str], dict[str, str]]:
+) -> tuple[TextReader | SeriesReader, list[str], dict[str, str]]:
     """Returns the task, the words to read and the ``field=value`` pairs.
 
     Raises:
@@ -193,7 +193,9 @@ def _checked(
     """
     mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
     name, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
-    askable = {key: task for key, task in tasks().items() if isinstance(task, Reader | Viewer)}
+    askable = {
+        key: task for key, task in tasks().items() if isinstance(task, TextReader | SeriesReader)
+    }
     wanted, wrong = assignments([word for word in words if "=" in word])
     mistakes += wrong
     text = " ".join(word for word in words if "=" not in word)
@@ -201,7 +203,7 @@ def _checked(
     task = askable.get(name)
     if task is None:
         mistakes.append(did_you_mean("task to ask", name, askable))
-    elif isinstance(task, Viewer):
+    elif isinstance(task, SeriesReader):
         mistakes += [f"{word}: {name} reads images, not words" for word in text.split()]
     elif text or options.figure is None:
         try:
@@ -218,7 +220,7 @@ def _checked(
 
 
 def _model(
-    options: argparse.Namespace, task: Reader | Viewer, wanted: dict[str, str]
+    options: argparse.Namespace, task: TextReader | SeriesReader, wanted: dict[str, str]
 ) -> tuple[str, Model]:
     from nalu_ray.training import checkpoints  # noqa: PLC0415 (keeps --help quick)
 
@@ -234,11 +236,11 @@ def _model(
         raise ConfigError([str(error)]) from error
 
 
-def _setting(task: Reader | Viewer, model: Model) -> Setting:
+def _setting(task: TextReader | SeriesReader, model: Model) -> Setting:
     return task.setting_type.model_validate(model.setting)
 
 
-def _misfit(task: Reader | Viewer, model: Model) -> str | None:
+def _misfit(task: TextReader | SeriesReader, model: Model) -> str | None:
     """Returns why a model cannot be used (another version, or damaged), or None if it can."""
     import torch  # noqa: PLC0415 (keeps --help quick)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nalu_ray.errors import ConfigError, did_you_mean, explain, short
+from nalu_ray.errors import ConfigError, did_you_mean, explain, printable
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.task import Setting, Task
 
@@ -162,7 +162,7 @@ def _axes(task: Task[Any]) -> Iterator[tuple[str, str]]:
 def _in_a_line(error: BaseException) -> str:
     """An error in one line."""
     text = "; ".join(explain(error)) if isinstance(error, ValidationError) else str(error)
-    return short(" ".join(f"{type(error).__name__}: {text}".split()), _LONGEST)
+    return printable(" ".join(f"{type(error).__name__}: {text}".split()), most=_LONGEST)
 
 
 def _order(task: Task[Any]) -> tuple[bool, list[tuple[bool, int, str]], str]:

@@ -20,7 +20,7 @@ from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic import write_text
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.warnings import WarningRelay
 
 __all__ = ["main", "present"]
 
@@ -32,6 +32,8 @@ examples:
       every stored task in the terminal; tables and figures under results/report
   python -m nalu_ray.report static --format latex
       one task's tables for a paper
+  python -m nalu_ray.report --published mine.csv
+      your own published values beside ours: docs/leaderboard.md
   python -m nalu_ray.report --html --to site
       one self-contained page, site/report.html
 """
@@ -47,7 +49,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if unknown:
         raise ConfigError([_unknown(word) for word in unknown])
     try:
-        with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+        with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
             return _report(arguments)
     except OSError as error:
         where = error.filename or arguments.to

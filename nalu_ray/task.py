@@ -258,10 +258,10 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
     from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
 
     entries = [*map(layers.get_cell, layers.cell_names()), *map(layers.get, layers.names())]
+    labels = {entry.name: entry.label for entry in entries}
+    given = {entry.name: entry.given for entry in entries if entry.given}
     known = {
-        "more": {entry.name: entry.label for entry in entries},
-        "given": {entry.name: entry.given for entry in entries if entry.given},
+        name: axis.model_copy(update={"more": labels, "given": given | axis.given})
+        for name, axis in of_layers.items()
     }
-    return spec.model_copy(
-        update={name: axis.model_copy(update=known) for name, axis in of_layers.items()}
-    )
+    return spec.model_copy(update=known)

@@ -21,16 +21,16 @@ from nalu_ray.command.words import Exit
 from nalu_ray.errors import ConfigError, printable
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import StoreError
-from nalu_ray.sweep.changes import changes, members
+from nalu_ray.sweep.code_digest import numbers_digest
+from nalu_ray.sweep.deviations import changes, members
+from nalu_ray.sweep.dispatch import TrialSpec, state_key
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, crowded, shared, size, this_machine
-from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.presets import Resources, sweep_yaml
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.provenance import commit
-from nalu_ray.sweep.source import numbers_digest
-from nalu_ray.sweep.trial_spec import TrialSpec, state_key
+from nalu_ray.sweep.warnings import WarningRelay
 
 if TYPE_CHECKING:
     from nalu_ray.sweep.ray import Session
@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: list[str]) -> int:
-    # from the start: what another package's units warn of as they load is told as other warnings
-    with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+    # from the start, so that warnings of another package's units are passed on as they load
+    with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
         return _command(argv)
 
 
@@ -109,7 +109,7 @@ def _expected(request: TuneRequest) -> Capacity:
 
 
 class _Planner:
-    """Plans of a request: what is stored is read once, however often it is planned."""
+    """Makes plans for a request; reads the stored outcomes only once."""
 
     def __init__(self, request: TuneRequest) -> None:
         self.request = request
@@ -132,7 +132,7 @@ class _Planner:
         )
 
     def _codes(self) -> dict[str, str]:
-        """Digests of the source for the settings that have rows."""
+        """Returns the digest of the source per setting with rows."""
         with_rows = {sid for sid, _ in self.stored}
         return {
             point.setting.id: numbers_digest(self.request.task, point.setting)
@@ -141,11 +141,11 @@ class _Planner:
         }
 
     def tidy(self) -> None:
-        """Drops states of seeds whose rows are stored: what wrote both was killed between them."""
+        """Drops states of stored seeds: their trials were killed after they wrote their rows."""
         store, name = self.request.store, self.request.task.name
         for sid, seeds in self.job.kept:
             ended = [self.stored.get((sid, seed)) for seed in seeds]
-            # other code may have a run of its own under way
+            # keeps the state of a run with other code
             if all(end and end.ok and end.code == self.job.codes.get(sid, "") for end in ended):
                 states.drop(store, name, state_key(sid, seeds))
 
@@ -154,7 +154,7 @@ class _Planner:
         return make_plan(self.request.task, self.request.points, self.stored, job, capacity)
 
     def share_gpus(self, capacity: Capacity) -> Plan:
-        """Plans for as many trials on a GPU as its memory holds, by what the largest takes."""
+        """Plans as many trials per GPU as fit, by the measured memory of the largest trial."""
         from nalu_ray.sweep import ray  # noqa: PLC0415 (Ray is slow to load, and --local needs none)
 
         task, resources = self.request.task, crowded(self.job.resources, capacity)
@@ -167,7 +167,7 @@ class _Planner:
 
 
 def _run(request: TuneRequest, console: Console) -> int:
-    """Plans, runs what is missing where it is to run, and tells how it ended."""
+    """Plans, runs the missing trials, and reports how they ended."""
     specs = request.task.specs()
     request.store.write_specs(specs.model_copy(update={"presets": members(request.task)}))
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ def _run(request: TuneRequest, console: Console) -> int:
 
 
 def _prepare(request: TuneRequest) -> None:
-    """Once for all trials of this machine; on a cluster each node's first trial does it."""
+    """Fetches the task's data for all trials of this machine; on a cluster, each node does it."""
     try:
         request.task.prepare()
     except RuntimeError as error:
@@ -217,7 +217,7 @@ def _work(
 ) -> str | None:
     options = request.options
     kept = None
-    # after Ray has started: its own handler would leave without tidying up
+    # after Ray has started, as Ray's handler would exit without tidying up
     with cli.terminable(), Board(console, plan, options.quiet) as board:
         if session is None:
             run_local(plan, board, request.store, options.fail_fast)
@@ -240,7 +240,7 @@ def _work(
 def _end(
     request: TuneRequest, plan: Plan, session: Session | None, kept: str | None, console: Console
 ) -> int:
-    """Prints tables, where everything is, and what failed."""
+    """Prints the tables, the folders of all files, and the failures."""
     from nalu_ray.results.output.save import present  # noqa: PLC0415 (not needed to refuse a command)
 
     store, name = request.store, request.task.name
@@ -249,7 +249,7 @@ def _end(
         folder, written = str(Path(store.folder or ".", "report")), []
         try:
             written = present(store, name, console, folder, {p.setting.id for p in plan.points})
-        except (OSError, StoreError) as error:  # the rows are stored: the end is still to be told
+        except (OSError, StoreError) as error:  # the rows are stored: report the rest
             print(f"warning: cannot write tables and figures: {error}", file=sys.stderr)
         if written:
             lines.append(f"tables and figures: {Path(written[0]).parent} ({len(written)} files)")

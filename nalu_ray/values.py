@@ -1,4 +1,4 @@
-"""Values as people write them, on the command line or in a file, made the type of their field."""
+"""Converts values of the command line and of files to the types of their fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPENING, _CLOSING = "[{(", ")}]"
 
 
 class StrictModel(BaseModel):
-    """Data whose numbers are numbers: neither true nor ``1_0``, finite, and within 64 bits."""
+    """A model whose numbers are finite, within 64 bits, and neither ``true`` nor ``1_0``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -46,7 +46,7 @@ class StrictModel(BaseModel):
 
 
 def check_plain(value: object, kind: Any) -> None:
-    """Raises ``ValueError`` where a number is wanted and true or ``1_0`` is written."""
+    """Raises ``ValueError`` if a number is wanted and ``true`` or ``1_0`` is given."""
     kinds = set(_leaves(kind))
     if not kinds & {int, float} or get_origin(kind) is dict or isinstance(value, Mapping):
         return
@@ -58,7 +58,7 @@ def check_plain(value: object, kind: Any) -> None:
 
 
 def check_fits(value: object) -> None:
-    """Raises ``ValueError`` where a whole number, however deep inside, is beyond 64 bits."""
+    """Raises ``ValueError`` if a whole number, at any depth, is beyond 64 bits."""
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
         raise ValueError(f"whole numbers go up to 2^63 - 1, which is {LARGEST}")
     if isinstance(value, list | tuple | dict):
@@ -67,7 +67,7 @@ def check_fits(value: object) -> None:
 
 
 def _leaves(kind: Any) -> Iterator[Any]:
-    """Yields the types that a type is made of; a literal counts as none."""
+    """Yields the plain types within a type, except literals."""
     parts = [part for part in get_args(kind) if isinstance(part, type) or get_origin(part)]
     yield from (leaf for part in parts for leaf in _leaves(part))
     if not get_args(kind):
@@ -95,7 +95,7 @@ def every(kind: Any, metadata: Sequence[Any]) -> list[Any] | None:
 
 
 class ValueReader:
-    """Reads what stands for a value of one type.
+    """Converts values to one type.
 
     Args:
         kind: the type, such as ``float | None`` or ``Annotated[float, Field(gt=0)]``.
@@ -108,11 +108,11 @@ class ValueReader:
     def read(self, value: Any) -> Any:
         """Returns the typed value.
 
-        A text is taken as it is where the type has texts such as it; else ``none`` is no value, and
-        what is left is read as YAML.
+        A text that fits the type stays as it is. Otherwise ``none`` becomes None, and other texts
+        are read as YAML.
 
         Raises:
-            ValueError: it stands for none; pydantic's error is one too.
+            ValueError: the value does not fit; may be pydantic's error.
         """
         first: ValueError | None = None
         for reading in _readings(value):
@@ -123,7 +123,7 @@ class ValueReader:
         raise first or ValueError("no value")
 
     def read_or_leave(self, value: Any) -> Any:
-        """Returns the typed value, or what was given where it stands for none."""
+        """Returns the typed value, or the given value if it does not fit."""
         try:
             return self.read(value)
         except ValueError:
@@ -137,14 +137,14 @@ class ValueReader:
 
 
 def reason(error: ValueError) -> str:
-    """Returns the first thing that is wrong with a value, on one line."""
+    """Returns the first mistake in a value, on one line."""
     if isinstance(error, ValidationError):
         return error.errors()[0]["msg"].removeprefix("Value error, ")
     return str(error)
 
 
 def scalar(text: str) -> Any:
-    """Returns what a text stands for as a plain YAML value; the text itself where it is no YAML."""
+    """Returns a text's value as plain YAML, or the text itself if it is not YAML."""
     try:
         return load(text)
     except YAMLError:
@@ -160,29 +160,29 @@ def _readings(value: Any) -> Iterator[Any]:
         readings.append(None)
     if value.strip():
         readings.append(scalar(value))
-    # what is written in brackets is meant as a list or a mapping
+    # a text in brackets is first tried as a list or a mapping
     yield from reversed(readings) if value[:1] in ("[", "{") else readings
 
 
 def split(text: str) -> list[str]:
-    """Cuts a text at the commas that stand outside of every bracket."""
+    """Splits a text at the commas outside of brackets."""
     depth, parts, start = 0, [], 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         if letter in _OPENING:
             depth += 1
         elif letter in _CLOSING:
             depth = max(0, depth - 1)
         elif letter == "," and not depth:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]]
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuses texts that no setting has.
+    """Refuses texts that no setting can have.
 
     Raises:
-        ValueError: it is too long, is nested too deeply, or has control characters.
+        ValueError: the text is too long, is nested too deeply, or has control characters.
     """
     if len(text) > LONGEST:
         raise ValueError(f"{name}: a text of {len(text):,} characters, more than {LONGEST:,}")

@@ -1,4 +1,4 @@
-"""Shows a trained agent of the gridworld at work: in the terminal, or as a GIF or MP4."""
+"""Plays a trained gridworld agent in the terminal, or saves it as a GIF or MP4."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from nalu_ray.rl.agent.choice import best
 from nalu_ray.rl.agent.stored import Agent, AgentError
 from nalu_ray.rl.animation import Moment, play
 from nalu_ray.rl.rollout import TASK
-from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.warnings import WarningRelay
 
 _EXAMPLES = """\
 examples:
   python -m nalu_ray.watch gridworld --t 19
-      the best stored agent, told to arrive at time 19
+      the best stored agent, instructed to arrive at time 19
   python -m nalu_ray.watch gridworld variant=nac_core algorithm=a3c --t 50 --episodes 5
-      the best of those
+      the best agent with these fields
   python -m nalu_ray.watch gridworld --t 19 --checkpoint results/gridworld/NAME.agent.pt --plain
-      a line for each step, as where no terminal is
+      one line per step, as when the output is not a terminal
   python -m nalu_ray.watch gridworld --t 19 --save agent.gif
-      an animation, in place of playing it here
+      save an animation instead of playing it here
 
-exit codes: 0 shown, 2 bad usage, 3 the results cannot be read, 130 Ctrl-C
+exit codes: 0 success, 2 wrong usage or input, 3 the results cannot be read, 130 Ctrl-C
 """
 
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     try:
         return _watch(argv)
-    except KeyboardInterrupt:  # who has seen enough leaves; nothing is lost
+    except KeyboardInterrupt:  # nothing is lost
         return Exit.INTERRUPTED
 
 
@@ -55,10 +55,10 @@ def _watch(argv: Sequence[str] | None) -> int:
         print(_parser().format_help(), end="")
         return Exit.DONE
     wanted = _checked(options, unknown)
-    with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+    with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
         name, agent = _agent(options, wanted)
     limit = options.time_limit or max(agent.world.time_limit, 2 * options.t)
-    print(f"{printable(name)}: {describe(agent.about) or 'nothing known of its training'}")
+    print(f"{printable(name)}: {describe(agent.about) or 'its training is unknown'}")
     moments = play(
         agent,
         options.t,
@@ -79,16 +79,16 @@ def _parser() -> Parser:
     made = Parser("python -m nalu_ray.watch", __doc__ or "", _EXAMPLES)
     made.add_argument(
         "words", nargs="*", metavar="task [key=value]",
-        help="gridworld, and what the agent must be, such as variant=nac_core",
+        help="gridworld, then fields that the agent must have, such as variant=nac_core",
     )  # fmt: skip
     add = made.add_argument
     add("-h", "--help", action="store_true", help="print this help")
-    add("--t", type=whole, metavar="N", help="T, the time that the agent is to arrive at")
+    add("--t", type=whole, metavar="N", help="T, the time at which the agent should arrive")
     add(
         "--checkpoint",
         type=paths.place,
         metavar="FILE",
-        help="an agent's file (default: the best under --out)",
+        help="file of an agent (default: the best under --out)",
     )
     add(
         "--out",
@@ -96,14 +96,34 @@ def _parser() -> Parser:
         default="results",
         help="folder or URI of the results (default: %(default)s)",
     )
-    add("--episodes", type=whole, default=3, metavar="N", help="how many (default: %(default)s)")
+    add(
+        "--episodes",
+        type=whole,
+        default=3,
+        metavar="N",
+        help="number of episodes (default: %(default)s)",
+    )
     add("--time-limit", type=whole, metavar="N",
         help="time at which an episode ends (default: the world's, or 2 T)")  # fmt: skip
-    add("--seed", type=whole, default=0, help="of the starts and draws (default: %(default)s)")
-    add("--sampled", action="store_true", help="draw actions; else the likeliest are taken")
-    add("--fps", type=number, default=4.0, metavar="N", help="steps a second (default: 4)")
-    add("--plain", action="store_true", help="a line for each step, without colours")
-    add("--save", type=paths.file, metavar="FILE", help="write a .gif or .mp4 and show nothing")
+    add(
+        "--seed",
+        type=whole,
+        default=0,
+        help="seed of the starts and of sampled actions (default: %(default)s)",
+    )
+    add(
+        "--sampled",
+        action="store_true",
+        help="sample actions from the policy (default: most likely action)",
+    )
+    add("--fps", type=number, default=4.0, metavar="N", help="steps per second (default: 4)")
+    add("--plain", action="store_true", help="print one line per step, without colours")
+    add(
+        "--save",
+        type=paths.file,
+        metavar="FILE",
+        help="write a .gif or .mp4 instead of playing the agent",
+    )
     return made
 
 
@@ -116,17 +136,17 @@ def _checked(options: argparse.Namespace, unknown: Sequence[str]) -> dict[str, s
     wanted, wrong = assignments(words)
     mistakes += wrong
     if wanted and options.checkpoint:
-        mistakes.append("--checkpoint names the agent: key=value words choose among stored ones")
+        mistakes.append("--checkpoint already names the agent: leave out the key=value words")
     if options.t is None:
-        mistakes.append("--t is needed: the time that the agent is to arrive at, such as --t 19")
+        mistakes.append("--t is missing: the time at which the agent should arrive, such as --t 19")
     low = {"t": 1, "episodes": 1, "seed": 0, "time_limit": options.t or 1}
     for name, least in low.items():
         value = getattr(options, name)
         if value is not None and value < least:
             why = " (T)" if name == "time_limit" else ""
-            mistakes.append(f"--{name.replace('_', '-')} {value}: {least}{why} or more is needed")
+            mistakes.append(f"--{name.replace('_', '-')} {value}: must be {least}{why} or more")
     if not 0.1 <= options.fps <= 50:
-        mistakes.append(f"--fps {options.fps:g}: 0.1 to 50 is needed")
+        mistakes.append(f"--fps {options.fps:g}: must be 0.1 to 50")
     if options.save is not None:
         mistakes += animation.mistakes(options.save)
     if mistakes:
@@ -179,8 +199,8 @@ def _save(options: argparse.Namespace, agent: Agent, moments: list[Moment]) -> i
 
 
 def _summarise(ends: Sequence[Moment]) -> None:
-    kinds = Counter((end.outcome or "").split()[0] for end in ends)
-    parts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    outcomes = Counter((end.outcome or "").split()[0] for end in ends)
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     print(f"{len(ends)} episode{'' if len(ends) == 1 else 's'}: {parts}")
 
 

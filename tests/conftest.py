@@ -19,6 +19,34 @@ FAKE_PACKAGE = Path(__file__).parent / "fake_task"
 PYTHONPATH = os.pathsep.join([str(FAKE_PACKAGE), str(Path(__file__).parents[1])])
 
 
+ON_RAY = ("sweep/test_runner.py", "sweep/test_own_ray.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gives all tests on Ray to one process, which starts with them, and each other file to one.
+
+    So there is one cluster for all tests, the other process computes while this one waits, and a
+    fixture of a file is built once. For `pytest -n 2 --dist loadgroup`; else nothing changes.
+    """
+    if not getattr(config.option, "loadgroup", False):
+        return
+    on_ray = []
+    for item in items:
+        path = item.path.as_posix()
+        on_ray.append("cluster" in getattr(item, "fixturenames", ()) or path.endswith(ON_RAY))
+        item.add_marker(pytest.mark.xdist_group("ray" if on_ray[-1] else path))
+    order = sorted(range(len(items)), key=lambda place: not on_ray[place])
+    items[:] = [items[place] for place in order]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_disk() -> Iterator[None]:
+    """No test outlives a loss of power: in this process nothing waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The task of tests/fake_task, found as another package's would be; in an empty folder."""

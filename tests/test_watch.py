@@ -99,7 +99,7 @@ def test_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     path = stored(tmp_path / "mine.pt")
     assert run("gridworld", "--t", 3, "--checkpoint", path, "--episodes", 1) == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"{path}: nothing known of its training\n")
+    assert text.startswith(f"{path}: its training is unknown\n")
     assert text.splitlines()[-1].startswith("1 episode: 1 ")
 
 
@@ -153,21 +153,24 @@ def test_who_has_seen_enough(out: Path, monkeypatch: pytest.MonkeyPatch) -> None
     [
         (["gridwold", "--t", 3], "unknown task to watch 'gridwold'. Did you mean 'gridworld'?"),
         (["--t", 3], "unknown task to watch ''. Allowed: gridworld"),
-        (["gridworld"], "--t is needed"),
-        (["gridworld", "--t", 0], "--t 0: 1 or more is needed"),
+        (["gridworld"], "--t is missing"),
+        (["gridworld", "--t", 0], "--t 0: must be 1 or more"),
         (["gridworld", "--t", "five"], "--t: 'five': a whole number is needed"),
-        (["gridworld", "--t", 9, "--time-limit", 8], "--time-limit 8: 9 (T) or more is needed"),
-        (["gridworld", "--t", 3, "--episodes", 0], "--episodes 0: 1 or more is needed"),
-        (["gridworld", "--t", 3, "--seed", -1], "--seed -1: 0 or more is needed"),
-        (["gridworld", "--t", 3, "--fps", 0], "--fps 0: 0.1 to 50 is needed"),
-        (["gridworld", "--t", 3, "--fps", "nan"], "--fps nan: 0.1 to 50 is needed"),
+        (["gridworld", "--t", 9, "--time-limit", 8], "--time-limit 8: must be 9 (T) or more"),
+        (["gridworld", "--t", 3, "--episodes", 0], "--episodes 0: must be 1 or more"),
+        (["gridworld", "--t", 3, "--seed", -1], "--seed -1: must be 0 or more"),
+        (["gridworld", "--t", 3, "--fps", 0], "--fps 0: must be 0.1 to 50"),
+        (["gridworld", "--t", 3, "--fps", "nan"], "--fps nan: must be 0.1 to 50"),
         (["gridworld", "--t", 3, "--sve", "a"], "unknown option '--sve'. Did you mean '--save'?"),
         (["gridworld", "--t", 3, "--save", "a.png"], "a.png: an animation's name ends in .gif"),
         (["gridworld", "--t", 3, "variant"], "'variant': expected key=value"),
         (["gridworld", "--t", 3, "varient=x"], "unknown key 'varient'. Did you mean 'variant'?"),
         (["gridworld", "--t", 3, "variant=x"], "no agent with variant=x in "),
         (["gridworld", "--t", 3, "--checkpoint", "none.pt"], "none.pt: No such file"),
-        (["gridworld", "--t", 3, "seed=0", "--checkpoint", "a"], "--checkpoint names the agent"),
+        (
+            ["gridworld", "--t", 3, "seed=0", "--checkpoint", "a"],
+            "--checkpoint already names the agent",
+        ),
         (["gridworld", "--t", 3, "--out", "nowhere"], "tune gridworld --preset smoke trains one"),
         (["gridworld", "--t", 3, "--out", "nowhere://x"], "cannot be used as a results folder"),
     ],

@@ -1,4 +1,4 @@
-"""Checks a ``node_config`` against AWS's own description of an instance, which botocore has."""
+"""Checks a ``node_config`` against botocore's description of an EC2 instance."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from nalu_ray.errors import did_you_mean
 
-# Ray reads it and picks a subnet; RunInstances takes all other fields as they are.
-_RAYS_OWN = "SubnetIds"
+# Ray reads this field to pick a subnet; RunInstances gets all other fields.
+_READ_BY_RAY = "SubnetIds"
 _SET_BY_RAY = ("MaxCount", "MinCount")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.(nano|micro|small|medium|\d*x?large|metal(-\d+xl)?)")
 _GROUP = re.compile(r"sg-([0-9a-f]{8}|[0-9a-f]{17})")
-# In the shipped file; AWS refuses them.
+# Placeholders in the shipped file; AWS refuses them.
 _EXAMPLES = {
     "SecurityGroupIds": (["sg-00000000000000000"], "write your own"),
     "ImageId": ("ami-00000000000000000", "write a real one"),
@@ -38,11 +38,13 @@ def node_configs(config: dict[str, Any]) -> tuple[list[str], list[str]]:
         where, node = f"available_node_types.{name}.node_config", node_type.get("node_config", {})
         mistakes += _rules(node, where)
         if shape is not None:
-            without = {key: value for key, value in node.items() if key != _RAYS_OWN}
+            without = {key: value for key, value in node.items() if key != _READ_BY_RAY}
             mistakes += _compared(shape, without, where)
         elif not _TYPE.fullmatch(str(node.get("InstanceType", "g4dn.xlarge"))):
             instance = node["InstanceType"]
-            mistakes.append(f"{where}.InstanceType={instance!r}: not FAMILY.SIZE, as g4dn.xlarge")
+            mistakes.append(
+                f"{where}.InstanceType={instance!r}: not FAMILY.SIZE, such as g4dn.xlarge"
+            )
         for field, (example, advice) in _EXAMPLES.items():
             if node.get(field) == example:
                 notes.append(f"note: {field} {example} is an example; {advice}")
@@ -50,7 +52,7 @@ def node_configs(config: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _run_instances() -> Any:
-    """Returns the shape of what RunInstances takes, or None without botocore."""
+    """Returns the shape of RunInstances' input, or None without botocore."""
     if find_spec("botocore") is None:
         return None
     session = import_module("botocore.session").get_session()
@@ -58,21 +60,21 @@ def _run_instances() -> Any:
 
 
 def _rules(node: dict[str, Any], where: str) -> Iterator[str]:
-    """Yields what AWS would accept, and cost money or open the node."""
+    """Yields settings that AWS accepts but that cost money or expose the node."""
     if not {"InstanceType", "LaunchTemplate"} & node.keys():
         yield f"{where}.InstanceType: missing"
     groups = node.get("SecurityGroupIds")
     for group in groups if isinstance(groups, list) else ():
         if not _GROUP.fullmatch(str(group)):
-            yield f"{where}.SecurityGroupIds={group!r}: not the ID of a group, such as sg-0a1b2c3d"
+            yield f"{where}.SecurityGroupIds={group!r}: not a group ID, such as sg-0a1b2c3d"
     if "latest" in str(node.get("ImageId")):
-        yield f"{where}.ImageId={node['ImageId']!r}: another image from day to day; write its ID"
+        yield f"{where}.ImageId={node['ImageId']!r}: it changes over time; write an image's ID"
     options = node.get("MetadataOptions")
     tokens = options.get("HttpTokens") if isinstance(options, dict) else None
     if tokens != "required" and "LaunchTemplate" not in node:
         yield (
-            f"{where}.MetadataOptions.HttpTokens={tokens!r}: 'required' is needed, or a request "
-            "that the node is made to send gets its rights"
+            f"{where}.MetadataOptions.HttpTokens={tokens!r}: must be 'required': otherwise a "
+            "forged request from the node can obtain its credentials"
         )
     for name in _SET_BY_RAY:
         if name in node:
@@ -80,7 +82,7 @@ def _rules(node: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def _compared(shape: Any, value: Any, where: str) -> Iterator[str]:
-    """Yields every field, type and name in ``value`` that the shape does not have."""
+    """Yields every field, type and name in ``value`` that does not fit the shape."""
     expected = _PYTHON_TYPES.get(shape.type_name, object)
     is_flag = isinstance(value, bool) and expected is int
     if not isinstance(value, expected) or is_flag:
@@ -96,5 +98,5 @@ def _compared(shape: Any, value: Any, where: str) -> Iterator[str]:
             yield from _compared(shape.member, inner, f"{where}.{number}")
     elif (allowed := getattr(shape, "enum", None)) and value not in allowed:
         line = did_you_mean("value", value, allowed)
-        short = line if len(allowed) <= _LONGEST_LIST else line.partition(" Allowed: ")[0]
-        yield f"{where}={value!r}: {short}"
+        line = line if len(allowed) <= _LONGEST_LIST else line.partition(" Allowed: ")[0]
+        yield f"{where}={value!r}: {line}"

@@ -1,4 +1,4 @@
-"""Checks one cluster file: Ray's own validation first, then what Ray does not ask."""
+"""Checks one cluster file: Ray's own validation first, then what Ray does not check."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import yaml
 
 from nalu_ray import strict_yaml
 from nalu_ray.cluster import aws, exposure, pins
-from nalu_ray.errors import did_you_mean, short, shown
+from nalu_ray.errors import SHOWN, did_you_mean, printable, shown
 from nalu_ray.strict_yaml import YAMLError
 
-# The fields that Ray reads for any provider, and for one; its schema lets every field pass.
+# The fields that Ray reads for any provider, and per provider; its schema accepts every field.
 _ANY = {"type", "disable_launch_config_check", "disable_node_updaters", "foreground_node_launch"}
 _CLOUD = _ANY | {"region", "availability_zone", "cache_stopped_nodes", "use_internal_ips"}
 _PROVIDER_FIELDS = {
@@ -30,7 +30,7 @@ _PROVIDER_FIELDS = {
 }
 # Without them Ray fails while it talks to the cloud.
 _PROVIDER_NEEDS = {"aws": ["region"], "gcp": ["region", "availability_zone", "project_id"]}
-# Where they are missing, Ray takes those of an example.
+# Where they are missing, Ray uses an example's.
 _CLOUD_NEEDS = ("max_workers", "available_node_types", "head_node_type")
 
 
@@ -76,7 +76,7 @@ def _read(path: Path) -> dict[str, Any]:
     """Reads a cluster file.
 
     Raises:
-        ValueError: it cannot be read, or Ray would read it otherwise; one line per mistake.
+        ValueError: it cannot be read, or Ray would read it differently; one line per mistake.
     """
     try:
         data = strict_yaml.read_bytes(path)
@@ -93,14 +93,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _names(value: Any, where: str = "") -> Iterator[str]:
-    """Yields a line for each name that is no text, which Ray's schema cannot be held against."""
+    """Yields a line for each name that is not a text; Ray's schema cannot check those."""
     if isinstance(value, dict):
         for name, inside in value.items():
             if not isinstance(name, str):
-                yield f"{where}{shown(name)}: a name must be a text; quote it"
-            yield from _names(inside, f"{where}{short(str(name))}.")
-    for place, inside in enumerate(value if isinstance(value, list) else ()):
-        yield from _names(inside, f"{where}{place}.")
+                yield f"{where}{shown(name)}: a name must be text; quote it"
+            yield from _names(inside, f"{where}{printable(name, most=SHOWN)}.")
+    for index, inside in enumerate(value if isinstance(value, list) else ()):
+        yield from _names(inside, f"{where}{index}.")
 
 
 def _as_ray_reads(data: bytes) -> Any:
@@ -112,7 +112,7 @@ def _as_ray_reads(data: bytes) -> Any:
 
 
 def _misread(written: Any, read: Any, where: str = "") -> Iterator[str]:
-    """Yields a line for each value that Ray reads otherwise than it is written."""
+    """Yields a line for each value that Ray reads differently than it is written."""
     if isinstance(written, dict) and isinstance(read, dict) and written.keys() == read.keys():
         for name in written:
             yield from _misread(written[name], read[name], f"{where}.{name}".lstrip("."))
@@ -125,7 +125,7 @@ def _misread(written: Any, read: Any, where: str = "") -> Iterator[str]:
 
 
 def _schema(config: dict[str, Any]) -> Iterator[str]:
-    """Yields what Ray's schema says against a file: all of it, where Ray stops at the first."""
+    """Yields every violation of Ray's schema, where Ray stops at the first."""
     schema = json.loads((files("ray.autoscaler") / "ray-schema.json").read_text(encoding="utf-8"))
     provider = config.get("provider")
     if isinstance(provider, dict) and provider.get("type") == "local":
@@ -142,7 +142,7 @@ def _schema(config: dict[str, Any]) -> Iterator[str]:
             absent = [name for name in error.validator_value if name not in error.instance]
             yield from (f"{inside}{name}: missing" for name in absent)
         else:
-            yield f"{where}={shown(error.instance)}: {short(error.message, 200)}"
+            yield f"{where}={shown(error.instance)}: {printable(error.message, most=200)}"
 
 
 def _provider(config: dict[str, Any]) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _provider(config: dict[str, Any]) -> Iterator[str]:
     yield from (f"provider.{name}: missing" for name in absent)
     for name in () if provider_type == "local" else _CLOUD_NEEDS:
         if name not in config:
-            yield f"{name}: missing; Ray would take an example's"
+            yield f"{name}: missing; Ray would use an example's"
 
 
 def _as_ray_prepares(config: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
@@ -174,14 +174,14 @@ def _as_ray_prepares(config: dict[str, Any]) -> tuple[dict[str, Any] | None, str
             prepared: dict[str, Any] = prepare_config(config)
             validate_config(prepared)
     except Exception as error:
-        return None, f"Ray refuses it: {short(str(error) or type(error).__name__, 200)}"
+        return None, f"Ray refuses it: {printable(str(error) or type(error).__name__, most=200)}"
     finally:
         logging.disable(disabled)
     return prepared, ""
 
 
 def _workers(config: dict[str, Any], prepared: dict[str, Any]) -> Iterator[str]:
-    """Yields numbers of workers that Ray would change without a word."""
+    """Yields numbers of workers that Ray would change silently."""
     for name, node in prepared["available_node_types"].items():
         low, high = node.get("min_workers", 0), node["max_workers"]
         if name != prepared["head_node_type"] and low > high:
@@ -196,7 +196,7 @@ def _workers(config: dict[str, Any], prepared: dict[str, Any]) -> Iterator[str]:
     every = [config["provider"].get("head_ip"), *machines]
     for address in dict.fromkeys(every):
         if every.count(address) > 1:
-            yield f"provider.worker_ips: {address} is named twice; each machine runs one node"
+            yield f"provider.worker_ips: {address} is listed twice; each machine runs one node"
 
 
 def _described(prepared: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ _TOKEN_FILE = ".ray/auth_token"
 _DASHBOARD = re.compile(r"--dashboard-host[= ]+(\S+)")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _WORLD = {"0.0.0.0/0", "::/0"}
-# With one of these the launcher makes no group of its own, which opens SSH to the world.
+# With one of these fields the launcher does not create its default group, open to the world.
 _NAMES_A_GROUP = {"SecurityGroupIds", "NetworkInterfaces", "LaunchTemplate"}
 _SECRETS = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
@@ -27,7 +27,7 @@ _SECRET_FIELD = re.compile(r"(?i)(secret|passw(or)?d|session_token|api_?key|^cre
 
 
 def mistakes(config: dict[str, Any], allow_open: bool) -> Iterator[str]:
-    """Yields a line for each way in that is open.
+    """Yields a line for each way into the cluster that is open.
 
     Args:
         config: the file, which fits Ray's schema.
@@ -35,15 +35,15 @@ def mistakes(config: dict[str, Any], allow_open: bool) -> Iterator[str]:
     """
     for field in _START:
         if field not in config:
-            yield f"{field}: missing; Ray's own starts without a token"
+            yield f"{field}: missing; Ray's default command starts without a token"
         for command in config.get(field, []):
             if "ray start" in command and "RAY_AUTH_MODE=token" not in command:
-                yield f"{field}: 'ray start' without RAY_AUTH_MODE=token runs anyone's code"
+                yield f"{field}: 'ray start' without RAY_AUTH_MODE=token lets anybody run code"
             open_hosts = [h for h in _DASHBOARD.findall(command) if h not in _LOOPBACK]
             for host in () if allow_open else open_hosts:
                 yield (
-                    f"{field}: --dashboard-host={host}: open to whoever reaches the head; write "
-                    "127.0.0.1 and use `ray dashboard`, or pass --allow-open"
+                    f"{field}: --dashboard-host={host}: open to anybody who can reach the head; "
+                    "write 127.0.0.1 and use `ray dashboard`, or pass --allow-open"
                 )
     yield from _token(config.get("file_mounts", {}))
     if not allow_open:
@@ -68,7 +68,7 @@ def secrets(config: dict[str, Any]) -> Iterator[str]:
 def _token(mounts: dict[str, Any]) -> Iterator[str]:
     sources = [src for target, src in mounts.items() if str(target).endswith(_TOKEN_FILE)]
     if not sources:
-        yield f"file_mounts: no ~/{_TOKEN_FILE}; the nodes would have no token"
+        yield f"file_mounts: no ~/{_TOKEN_FILE}; the nodes would start without a token"
     for source in sources:
         path = Path(os.path.expanduser(str(source)))
         if path.exists() and readable_by_others(path):
@@ -89,12 +89,13 @@ def _groups(config: dict[str, Any]) -> Iterator[str]:
         if not _NAMES_A_GROUP & node_type.get("node_config", {}).keys():
             yield (
                 f"available_node_types.{name}.node_config.SecurityGroupIds: missing; the "
-                "launcher's own group opens SSH to 0.0.0.0/0. Name a group, or pass --allow-open"
+                "launcher's default group opens SSH to 0.0.0.0/0. Name a group, or pass "
+                "--allow-open"
             )
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Yields every text in nested fields, after the path that leads to it."""
+    """Yields the path and the text of every text in nested fields."""
     if isinstance(value, str):
         yield where, value
     items = value.items() if isinstance(value, dict) else ()

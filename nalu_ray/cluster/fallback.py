@@ -1,8 +1,8 @@
-"""Chooses between node types that suit alike; Ray's autoscaler calls it on the head.
+"""Chooses between equally suitable node types; Ray's autoscaler calls it on the head.
 
-Ray notes which types the cloud could not start, but does not read its notes: when there is no spot
-instance, it asks for one for ever. ``RAY_AUTOSCALER_UTILIZATION_SCORER`` names this
-function instead of Ray's.
+Ray records which types the cloud could not start, but does not use the record: when no spot
+instance is available, it requests one forever. ``RAY_AUTOSCALER_UTILIZATION_SCORER`` names this
+function in place of Ray's.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _installed_here(name: str) -> str:
 
 
 def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
-    """Returns what the commands pin, by name: such as ``["==2.60.0"]``."""
+    """Returns the versions that the commands pin, by package, such as ``["==2.60.0"]``."""
     versions: dict[str, list[str]] = {"python": [], **{name: [] for name in PINNED}}
     for command in config.get(FIELD, []):
         versions["python"] += ["==" + "".join(groups) for groups in _PYTHON.findall(command)]
@@ -92,11 +92,11 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _unchecked(config: dict[str, Any]) -> Iterator[str]:
-    """Yields a line for each download that no checksum guards."""
+    """Yields a line for each download without a checksum."""
     for field in (FIELD, HEAD_FIELD):
         for command in config.get(field, []):
             if piped := _PIPED.search(command):
-                yield f"{field}: {piped[0]!r}: runs what comes; install by a checksum"
+                yield f"{field}: {piped[0]!r}: runs an unchecked download; verify a checksum"
     for words in _installing(config):
         for path, text in _locks(words, config):
             if text is None:
@@ -113,7 +113,7 @@ def _locks(words: list[str], config: dict[str, Any]) -> Iterator[tuple[str, str 
 
 
 def _text(path: str, mounts: dict[str, Any]) -> str | None:
-    """Returns the text of the local file that a path on the nodes is a copy of, or None."""
+    """Returns the text of the local file behind a path on the nodes; None if there is none."""
     for target, source in mounts.items():
         inside = path.removeprefix(str(target).rstrip("/"))
         if inside != path and inside[:1] in ("", "/"):

@@ -1,10 +1,9 @@
-"""The command line of ``tune``: its flags, and what they ask for, checked as a whole."""
+"""The command line of ``tune``: its flags, and the request that they describe, fully checked."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import resource
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from pydantic import ValidationError
 from nalu_ray import registry
 from nalu_ray.command import words as cli
 from nalu_ray.command.screen import resolved
-from nalu_ray.errors import ConfigError, did_you_mean, explain, short, shown
+from nalu_ray.errors import ConfigError, did_you_mean, explain, printable, shown
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
+from nalu_ray.sweep.machine import OPEN_FILES, OPEN_FILES_LOCAL, raise_open_files
 from nalu_ray.sweep.presets import PRESETS, Point, Preset, Resources, expand, sweep_of
 from nalu_ray.task import Task
 
@@ -49,22 +49,24 @@ examples:
 exit codes: 0 success, 1 some seeds failed, 2 wrong usage or input, 3 stopped by storage or Ray
 (rerun the same command to resume), 130 Ctrl-C, 143 terminated
 """
-OPEN_FILES = 1024
 PRESET_WORD = "preset="
-OPEN_FILES_LOCAL = 64
-# flag -> the package that it needs, and what the help calls it
+# flag -> the package that it needs, and the name in the help
 LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """A command line that was found right.
+    """A valid command line.
 
     Attributes:
         options: the flags.
-        sweep: the preset with all changes folded in.
-        points: what it expands to.
+        task: the task.
+        preset: name of the preset.
+        sweep: the preset with all changes applied.
+        points: the settings and seeds of the sweep.
+        store: the store of the rows.
+        command: the command line as text.
     """
 
     options: Any
@@ -77,7 +79,7 @@ class TuneRequest:
 
     @property
     def loggers(self) -> list[str]:
-        """Ray's loggers that were asked for."""
+        """The requested loggers."""
         return [name for name in LOGGERS if getattr(self.options, name)]
 
 
@@ -131,10 +133,10 @@ def parser() -> cli.Parser:
 
 
 def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
-    """Checks everything that was asked for, before anything runs.
+    """Checks the whole command line before anything runs.
 
     Raises:
-        ConfigError: every mistake that was found, together.
+        ConfigError: all mistakes together.
     """
     mistakes = _Mistakes()
     mistakes += [parser().unknown(word) for word in unknown if word[0] == "-"]
@@ -187,12 +189,12 @@ def _take_preset(options: Any, words: list[str]) -> list[str]:
 
 
 def unknown_preset(name: str | None) -> list[str]:
-    """Returns the mistake in a preset's name that no task has, if there is one."""
+    """Returns the mistake in the name of a preset that no task has, if any."""
     if name in (None, *PRESETS):
         return []
     shipped: set[str] = set(PRESETS)
     for task in registry.tasks().values():
-        with contextlib.suppress(ConfigError):  # its own command tells
+        with contextlib.suppress(ConfigError):  # the task's own command reports it
             shipped |= sweep_of(task).presets.keys()
     return [] if name in shipped else [did_you_mean("preset", str(name), sorted(shipped))]
 
@@ -201,15 +203,15 @@ def _unbuildable(task: Task[Any], point: Point) -> list[str]:
     try:
         task.check(point.setting)
     except (TypeError, ValueError) as error:
-        return [short(str(error), 400)]
-    except (MemoryError, OverflowError, RuntimeError) as error:  # a size that no tensor can have
-        reason = short(str(error).partition("\n")[0], 200)
+        return [printable(error, most=400)]
+    except (MemoryError, OverflowError, RuntimeError) as error:  # impossible size
+        reason = printable(str(error).partition("\n")[0], most=200)
         return [f"{task.label(point.setting)}: cannot be built: {reason}"]
     return []
 
 
 class _Mistakes(list[str]):
-    """Every mistake that was found."""
+    """All mistakes so far."""
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
@@ -224,7 +226,7 @@ def _flag(field: str) -> str:
 
 
 def _flagged(line: str) -> str:
-    """Returns an error line of a field as one of its flag."""
+    """Returns an error line about a field as one about its flag."""
     field, sign, rest = line.partition("=")
     return f"{_flag(field)}{sign}{rest}"
 
@@ -245,19 +247,17 @@ def _contradictions(options: Any) -> list[str]:
     if options.local and options.address:
         mistakes.append("--local and --address cannot be combined")
     if not (options.local or options.dry_run or options.print_config):
-        mistakes += _open_files()
+        mistakes += _too_few_open_files()
     return mistakes
 
 
-def _open_files() -> list[str]:
-    """Raises this process's limit of open files to what Ray needs; a mistake where it cannot."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES:
-        how = "--local needs few" if hard >= OPEN_FILES_LOCAL else "raise it"
-        return [f"ulimit -n is {hard}: Ray opens up to {OPEN_FILES:,} files; {how}"]
-    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
-    return []
+def _too_few_open_files() -> list[str]:
+    """Returns a mistake if the limit of open files is too low for Ray."""
+    limit = raise_open_files()
+    if limit >= OPEN_FILES:
+        return []
+    advice = "--local needs few" if limit >= OPEN_FILES_LOCAL else "raise it"
+    return [f"ulimit -n is {limit:g}: Ray opens up to {OPEN_FILES:,} files; {advice}"]
 
 
 def _resources(options: Any) -> dict[str, Any]:
@@ -282,7 +282,7 @@ def _store(options: Any, task: str) -> Store:
 def _sweep(task: Task[Any], options: Any) -> tuple[str, Preset]:
     file = None if options.config is None else options.config.absolute()
     presets = sweep_of(task, file).presets
-    # a file with one preset need not be told which
+    # a file with a single preset needs no --preset
     only = next(iter(presets)) if len(presets) == 1 else "laptop"
     name = options.preset or only
     if name not in presets:

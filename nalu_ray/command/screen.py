@@ -1,4 +1,4 @@
-"""What ``tune`` prints before and after a run: tasks, fields, sweeps, plans, and how it ended."""
+"""The output of ``tune`` before and after a run: tasks, fields, sweeps, plans and failures."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nalu_ray.sweep.progress import describe_time, kind_of
 from nalu_ray.task import Task
 
 _LISTED = 20
-_WIDEST = 60  # characters of another package's error in a table
+_WIDEST = 60  # characters of an error in a table
 
 
 def task_help(task: Task[Any]) -> str:
-    """Returns a task's fields: name, type, default and line of help."""
+    """Returns a task's help: name, type, default and description of each field."""
     fields = task.setting_type.model_fields
     rows = [
         (name, type_name(field.annotation), _plain(field.get_default(call_default_factory=True)))
@@ -43,7 +43,7 @@ def task_help(task: Task[Any]) -> str:
 
 
 def type_name(kind: Any) -> str:
-    """Returns a type as a user writes its values: ``add|mul``, ``float or none``."""
+    """Returns a type in the notation of the command line: ``add|mul``, ``float or none``."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return type_name(parts[0])
@@ -71,7 +71,7 @@ def resolved(
     seeds: tuple[int, ...] | None,
     resources: Resources,
 ) -> Preset:
-    """Returns the sweep with the command line folded in: by itself it expands to the same."""
+    """Returns a sweep that includes the command line's changes and expands to the same points."""
     folded: dict[str, Any] = {
         "changes": {**preset.changes, **{name: list(values) for name, values in changes.items()}},
         "resources": resources,
@@ -83,7 +83,7 @@ def resolved(
     return preset.model_copy(update=folded)
 
 
-# -- tables of what there is ---------------------------------------------------------------------
+# -- tables of tasks and presets -------------------------------------------------------------------
 
 
 def list_tasks(tasks: Sequence[Task[Any]], preset: str, capacity: Capacity) -> Table:
@@ -92,7 +92,7 @@ def list_tasks(tasks: Sequence[Task[Any]], preset: str, capacity: Capacity) -> T
     for task in tasks:
         try:
             size = _size(task, preset, capacity)
-        except Exception as error:  # one broken package must not hide the rest
+        except Exception as error:  # a broken package must not hide the others
             size = [f"{type(error).__name__}: {' '.join(str(error).split())}"[:_WIDEST]]
         table.add_row(task.name, task.section, task.title, *map(Text, size))
     return table
@@ -132,7 +132,7 @@ def _size(task: Task[Any], preset: str, capacity: Capacity) -> list[str]:
 
 
 def describe_plan(plan: Plan, preset: str) -> list[str]:
-    """Returns the head of a run: what is asked for, what is done, what runs and for how long."""
+    """Returns the summary of a plan: requested, stored and planned seeds, and the time."""
     asked = sum(len(point.seeds) for point in plan.points)
     failed = f", {plan.failed:,} failed before (--rerun-failed runs them)" if plan.failed else ""
     lines = [
@@ -159,7 +159,7 @@ def _count(number: float, what: str) -> str:
 
 
 def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:
-    """Yields a line for each trial, the first ones only unless all are wanted."""
+    """Yields a line per trial: of the first ones, or of all."""
     shown = plan.trials if all_of_them else plan.trials[:_LISTED]
     for trial in shown:
         yield f"  {trial.label}, {trial.steps:,} steps"
@@ -171,7 +171,7 @@ def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:
 
 
 def failures(plan: Plan, stored: Stored) -> list[str]:
-    """Returns a line for each kind of failure, naming settings and seeds; none if all is done."""
+    """Returns lines per cause of failure with settings and seeds; none if all seeds completed."""
     kinds: dict[str, tuple[str, list[tuple[str, list[int]]]]] = {}
     for point in plan.points:
         for kind, (reason, seeds) in _failed_of(plan, point, stored).items():
@@ -200,6 +200,6 @@ def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[str,
 
 
 def console(stderr: bool = False) -> Console:
-    """Returns a console that neither wraps nor colours where no one is looking."""
+    """Returns a console that neither wraps nor colours unless it is a terminal."""
     screen = Console(stderr=stderr, highlight=False)
     return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=120)

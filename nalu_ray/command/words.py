@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, flags that fail kindly, and the ``key=value`` grammar."""
+"""Shared by the commands: exit codes, flags with helpful errors, and ``key=value`` words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
-from nalu_ray.errors import ConfigError, did_you_mean, printable, short, shown
+from nalu_ray.errors import SHOWN, ConfigError, did_you_mean, printable, shown
 from nalu_ray.results.store.store import ReadError, StoreError
 from nalu_ray.sweep import stdio
 from nalu_ray.sweep.presets import parse_seeds
@@ -35,11 +35,11 @@ class Exit(IntEnum):
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP came; raised so that everything is cleaned up on the way out."""
+    """Raised at SIGTERM or SIGHUP, so that everything is cleaned up on the way out."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises :class:`ConfigError` instead of leaving the program."""
+    """An argument parser that raises :class:`ConfigError` instead of exiting."""
 
     def __init__(self, prog: str, about: str, examples: str) -> None:
         super().__init__(
@@ -54,21 +54,23 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = sys.argv[1:] if args is None else args
         if wrong := [word for word in words if not _is_utf8(word)]:
-            raise ConfigError([f"{short(ascii(word))}: not UTF-8" for word in wrong])
+            raise ConfigError(
+                [f"{printable(ascii(word), most=SHOWN)}: not UTF-8" for word in wrong]
+            )
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message.removeprefix("argument ")])
 
     def unknown(self, word: str) -> str:
-        """Returns an error line for a flag that there is not."""
+        """Returns an error line for an unknown flag."""
         flags = [name for action in self._actions for name in action.option_strings]
         line = did_you_mean("option", word.partition("=")[0], flags)
         return f"{line.split(' Allowed: ')[0]} --help lists them"
 
 
 def whole(text: str) -> int:
-    """Reads a flag's whole number of up to 64 bits, for argparse."""
+    """Reads a flag's whole number of at most 64 bits; a type for argparse."""
     try:
         if "_" not in text and abs(number := int(text)) <= LARGEST:
             return number
@@ -78,7 +80,7 @@ def whole(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Reads a flag's number, for argparse."""
+    """Reads a flag's number; a type for argparse."""
     try:
         if "_" not in text:
             return float(text)
@@ -96,12 +98,12 @@ def _is_utf8(word: str) -> bool:
 
 
 def guarded(command: Callable[[], int], *, printed: bool = True) -> int:
-    """Runs a command and turns every way it can end into an exit code.
+    """Runs a command and returns its exit code, however it ends.
 
     Args:
-        command: what to run.
-        printed: what it prints is what was asked for: it fails where that cannot be written. A
-            reader that has seen enough, such as ``head``, is none the worse.
+        command: the command; returns its exit code.
+        printed: its output is what the user asked for, so a failure to write it ends the command
+            with exit code 3. A reader that leaves early, such as ``head``, is no failure.
     """
     with stdio.lasting() as out:
         code = _guarded(command)
@@ -109,14 +111,14 @@ def guarded(command: Callable[[], int], *, printed: bool = True) -> int:
         if out.lost is not None:
             what = "error" if printed else "warning"
             print(f"{what}: cannot write to stdout: {out.lost}", file=sys.stderr)
-            code = code or (Exit.USAGE if printed else code)
+            code = code or (Exit.STOPPED if printed else code)
     return code
 
 
 def _guarded(command: Callable[[], int]) -> int:
     try:
         return command()
-    except (ReadError, StoppedError) as error:  # the storage's or Ray's doing, not the user's
+    except (ReadError, StoppedError) as error:  # storage or Ray, not the user's input
         print(f"error: {printable(error)}", file=sys.stderr)
         return Exit.STOPPED
     except (ConfigError, StoreError) as error:
@@ -130,7 +132,9 @@ def _guarded(command: Callable[[], int]) -> int:
         )
         return Exit.INTERRUPTED
     except (Terminated, SystemExit) as error:
-        # while Ray starts, its own handler is in charge and leaves with the signal's number
+        if isinstance(error, SystemExit) and not error.code:  # argparse, after it printed its help
+            return Exit.DONE
+        # while Ray starts, its own handler exits with the signal's number
         if isinstance(error, SystemExit) and error.code != signal.SIGTERM:
             raise
         print(
@@ -141,18 +145,18 @@ def _guarded(command: Callable[[], int]) -> int:
 
 
 def _lines(messages: Sequence[str]) -> list[str]:
-    """Messages as a terminal may see them; some are of several lines."""
+    """Returns messages that are safe to print; some have several lines."""
     return [printable(message, keep="\n") for message in messages]
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Makes SIGTERM, and SIGHUP where it is not ignored, raise :class:`Terminated` out of this."""
+    """Makes SIGTERM, and SIGHUP unless it is ignored, raise :class:`Terminated` from the block."""
     came = []
 
     def stop(number: int, frame: Any) -> None:
         came.append(number)
-        raise KeyboardInterrupt  # the one exception that Ray lets through its C++ loop
+        raise KeyboardInterrupt  # the only exception that passes Ray's C++ loop
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -170,13 +174,15 @@ def terminable() -> Iterator[None]:
 
 
 def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Reads ``key=value`` words; returns them, and a line for each that is wrong."""
+    """Reads ``key=value`` words; returns the values by key, and a line per mistake."""
     given: dict[str, str] = {}
     mistakes = []
     for word in words:
         key, sign, value = word.partition("=")
         if not (key and sign and value):
-            mistakes.append(f"'{short(word)}': expected key=value, such as seeds=10")
+            mistakes.append(
+                f"'{printable(word, most=SHOWN)}': expected key=value, such as seeds=10"
+            )
         elif key in given:
             mistakes.append(f"{key} is given twice; for several values write {key}={value},...")
         else:
@@ -186,12 +192,16 @@ def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 @dataclass
 class Changes:
-    """What ``key=value`` words ask for.
+    """The values and seeds in ``key=value`` words.
 
-    A comma separates values, but not inside brackets; ``all`` stands for every value of a field
-    whose values are names. Values are typed as the task's field is; one
-    that cannot be is left as written, for :func:`~nalu_ray.sweep.presets.expand` to refuse with
-    the others.
+    A comma outside of brackets separates values, and ``all`` stands for every value of a field of
+    names. Values get the type of the task's field. A value that does not fit stays as written, and
+    :func:`~nalu_ray.sweep.presets.expand` reports it with all other mistakes.
+
+    Attributes:
+        values: values by field.
+        seeds: the seeds; None if no word sets them.
+        mistakes: a line per mistake.
     """
 
     values: dict[str, list[Any]]

@@ -7,25 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+from ._product import machine_epsilon, widened
 from ._weighted import within
 from .initialisers import Init, initialise
-from .nmu import widened
 
 GATE_GRADIENTS = ("through", "clamp")
-
-
-def machine_epsilon(dtype: torch.dtype) -> float:
-    """Distance from 1 to the next number: 2.2e-16 in float64, else float32's, 1.19e-7."""
-    # torch.finfo(dtype).eps, which a script does not know
-    return 2.0**-52 if dtype == torch.float64 else 2.0**-23
-
-
-def floored_log(x: Tensor, floor: float) -> Tensor:
-    """log(max(|x|, floor)), elementwise; its gradient is 0 below the floor.
-
-    Unlike log(|x| + epsilon), it is exact above the floor.
-    """
-    return x.abs().clamp(min=floor).log()
 
 
 def polar(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,8 @@ def within(weight: Tensor, low: float, high: float) -> Tensor:
     A plain clamp has no gradient outside its limits, so a weight that a step has carried there
     would never return.
     """
-    return weight + (weight.detach().clamp(low, high) - weight.detach())
+    value = weight.detach()
+    return weight + (value.clamp(low, high) - value)
 
 
 def distance(weight: Tensor) -> Tensor:

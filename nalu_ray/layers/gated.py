@@ -34,7 +34,7 @@ class SeparateNALU(nn.Module):
     :class:`~nalu_ray.layers.NALU`.
 
     * Start: W_hat and M_hat as in :class:`MNAC`, G Glorot's uniform law.
-    * No penalty. Measure: ``sparsity_error`` of the product's weight.
+    * Penalty ``sparsity`` and measure ``sparsity_error`` of each path; the paper uses no penalty.
 
     Args:
         in_features: size of the input's last axis.

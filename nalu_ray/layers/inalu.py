@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_choice, check_count, check_positive
-from ._power import floored_log
+from ._product import floored_log, selected_product, widened
 from ._weighted import distance
 from .functional import linear
 from .nac import nac_weight
 from .nalu import exponent, max_exponent
-from .nmu import product, selected, widened
 from .registry import register
 from .stack import Stacked
 
@@ -124,7 +123,7 @@ class INALU(nn.Module):
         wide = widened(x)
         exponents = exponent(floored_log(wide, self.epsilon), multiplicative)
         m = torch.exp(exponents.clamp(max=min(self.ceiling, max_exponent(dtype))))
-        s = product(selected(wide.sign(), widened(multiplicative.abs())), x)
+        s = selected_product(wide.sign(), widened(multiplicative.abs()))
         gate = torch.sigmoid(self.G.to(m.dtype))
         a = linear(x, additive).to(m.dtype)
         return (gate * a + (1 - gate) * (m * s)).to(dtype)

@@ -6,6 +6,7 @@ Hoedt et al., "MC-LSTM: Mass-Conserving LSTM" (2021), https://arxiv.org/abs/2101
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -159,6 +160,8 @@ class MulMCFC(MCFC):
     Raises:
         ValueError: if a size is out of range, signs unknown or epsilon not above 0.
     """
+
+    recurrent_start: ClassVar[float] = 1.0
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ class MNAC(Accumulator):
     :func:`log_product`; the published code has no such bound.
 
     * Start: W_hat and M_hat U(-r, r), where r gives W the variance 2 / (in + out).
-    * No penalty. Measure: ``sparsity_error``.
+    * Penalty ``sparsity`` and measure ``sparsity_error``; the paper uses no penalty here.
 
     Args:
         in_features: size of the input's last axis.
@@ -118,10 +118,6 @@ class MNAC(Accumulator):
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         return log_product(x, self.weight, self.epsilon, self.W_hat.dtype)
 
-    def measure(self) -> dict[str, Tensor]:
-        """``sparsity_error``, the largest distance of W from the nearest of -1, 0 and 1."""
-        return {"sparsity_error": distance(self.weight).max()}
-
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, epsilon={self.epsilon}"
 
@@ -136,7 +132,7 @@ class SigmoidMNAC(nn.Module):
     W of 1/2 gives a square root. Otherwise as :class:`MNAC`.
 
     * Start: W_hat N(0, 2 / (in + out)), so W near 1/2.
-    * No penalty. Measure: ``sparsity_error``.
+    * Penalty ``sparsity`` and measure ``sparsity_error``; the paper uses no penalty here.
 
     Args:
         in_features: size of the input's last axis.
@@ -186,8 +182,12 @@ class SigmoidMNAC(nn.Module):
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         return log_product(x, self.weight, self.epsilon, self.W_hat.dtype)
 
+    def penalty(self) -> dict[str, Tensor]:
+        """Penalties by name: ``sparsity``, the mean distance of W from the nearest of 0 and 1."""
+        return {"sparsity": distance(self.weight).mean()}
+
     def measure(self) -> dict[str, Tensor]:
-        """``sparsity_error``, the largest distance of W from the nearest of 0 and 1."""
+        """Figures by name: ``sparsity_error``, the largest distance."""
         return {"sparsity_error": distance(self.weight).max()}
 
     def extra_repr(self) -> str:

@@ -12,12 +12,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ._power import gate_distance, machine_epsilon
+from ._power import gate_distance
+from ._product import machine_epsilon, selected_product, widened
 from ._weighted import Selector, within
 from .initialisers import Init
 from .nalu import exponent
 from .nau import NAU
-from .nmu import product, selected, widened
 from .nru import CITATION
 from .registry import register
 from .stack import Stacked
@@ -130,7 +130,7 @@ class NMRU(Selector):
         if self.gate is not None:
             z = self.gate(z)
         half_turns = exponent((z < 0).to(wide.dtype), weight)
-        y = product(selected(z.abs(), weight), x) * torch.cos(math.pi * half_turns)
+        y = selected_product(z.abs(), weight) * torch.cos(math.pi * half_turns)
         return y.to(self.W.dtype)
 
     def extra_repr(self) -> str:

@@ -7,53 +7,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
+from ._product import selected_product, widened
 from ._weighted import Selector, within
 from .initialisers import Init
 from .nau import CITATION, NAU
 from .registry import register
 from .stack import Stacked
-
-
-def selected(x: Tensor, weight: Tensor) -> Tensor:
-    """The factors W_ji x_i + 1 - W_ji: x_i where the weight is 1, and 1 where it is 0.
-
-    Args:
-        x: (..., in_features), at least (in_features,).
-        weight: (out_features, in_features), in float32 or wider.
-
-    Returns:
-        (..., out_features, in_features, rows) in the type of the weight, with the last of x's
-        leading axes at the end, where it is long and contiguous; rows is 1 if x has none.
-    """
-    rows = x.to(weight.dtype)
-    if rows.dim() == 1:
-        rows = rows.unsqueeze(0)
-    # exact at W = 0 and at W = 1
-    return torch.lerp(weight.new_ones([]), rows.mT.unsqueeze(-3), weight.unsqueeze(-1))
-
-
-def product(factors: Tensor, x: Tensor) -> Tensor:
-    """The product over the inputs, in the layout of x.
-
-    Its gradient is exact where factors are 0.
-
-    Args:
-        factors: (..., out_features, in_features, rows), from :func:`selected`.
-        x: the inputs that the factors are of.
-
-    Returns:
-        (..., out_features), with the leading axes of x.
-    """
-    y = factors.prod(-2).mT
-    return y.squeeze(0) if x.dim() == 1 else y
-
-
-def widened(weight: Tensor) -> Tensor:
-    """The weight in float32 where it is of half precision, which rounds each factor."""
-    return weight.float() if weight.element_size() < 4 else weight
 
 
 def away_from_one(weight: Tensor, inputs: Tensor) -> Tensor:
@@ -98,7 +59,7 @@ class NMU(Selector):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         weight = widened(within(self.W, 0.0, 1.0))
-        return product(selected(x, weight), x).to(self.W.dtype)
+        return selected_product(x, weight).to(self.W.dtype)
 
     def penalty(self, inputs: Tensor | None = None) -> dict[str, Tensor]:
         """Penalties by name; ``inputs``, (N, in_features), are needed for the one of this name."""

@@ -11,10 +11,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ._power import floored_log, machine_epsilon
+from ._product import floored_log, machine_epsilon, product, widened
 from ._weighted import Selector, within
 from .initialisers import Init
-from .nmu import product, widened
 from .registry import register
 from .stack import Stacked
 

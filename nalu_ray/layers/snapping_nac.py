@@ -7,6 +7,7 @@ weight of an operation is stable.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -137,6 +138,8 @@ class SnappingPower(SnappingNAC):
     Raises:
         ValueError: if a size is below 1, start negative, or tolerance or epsilon not above 0.
     """
+
+    recurrent_start: ClassVar[float] = 1.0
 
     def __init__(
         self,

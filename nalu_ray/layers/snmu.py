@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ._checks import check_positive
 from ._noise import Noise
+from ._product import product, selected, selected_product, widened
 from ._weighted import within
 from .initialisers import Init
 from .nau import NAU
-from .nmu import NMU, product, selected, widened
+from .nmu import NMU
 from .registry import register
 from .stack import Stacked
 
@@ -87,7 +88,7 @@ class SNMU(NMU):
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         weight = widened(within(self.W, 0.0, 1.0))
         if not self.training:
-            return product(selected(x, weight), x).to(self.W.dtype)
+            return selected_product(x, weight).to(self.W.dtype)
         if self.batch_noise:
             drawn = 1 + self.noise(x) / x.detach().to(weight.dtype).std()
         else:

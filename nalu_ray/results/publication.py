@@ -92,14 +92,6 @@ class Publication(BaseModel):
         """Returns the value of a place; None if none was published."""
         return self._by_place.get((row, column, measure))
 
-    def transposed(self) -> Publication:
-        """Returns the values with rows and columns exchanged."""
-        turned = (
-            value.model_copy(update={"row": value.column, "column": value.row})
-            for value in self.values
-        )
-        return Publication(source=self.source, values=tuple(turned))
-
     @cached_property
     def _by_place(self) -> dict[Place, Published]:
         return {value.place: value.published() for value in self.values}

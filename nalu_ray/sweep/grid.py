@@ -1,4 +1,4 @@
-"""The grid of a sweep: its values typed, its points in order, what nothing reads left out."""
+"""From a preset's values to the points of its grid: types, order, and fields that nothing reads."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nalu_ray.errors import short, shown
+from nalu_ray.errors import SHOWN, printable, shown
 from nalu_ray.values import ValueReader, reason
 
 if TYPE_CHECKING:
-    from nalu_ray.sweep.presets import Preset
+    from nalu_ray.sweep.presets import Override, Preset
     from nalu_ray.task import Setting
 
 
 class FieldReaders:
-    """What types the values of each field of a setting, and the fields' defaults."""
+    """Converts values to the types of a setting's fields; knows the fields' defaults."""
 
     def __init__(self, setting_type: type[Setting]) -> None:
         self.fields = setting_type.model_fields
@@ -32,21 +32,21 @@ class FieldReaders:
         return self._readers[name]
 
     def axes(self, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """Returns axes with typed values; what has no type of the field's is left as it is."""
+        """Returns axes with typed values; a value that does not fit is left unchanged."""
         return {
             name: [self[name].read_or_leave(value) for value in values]
             for name, values in axes.items()
         }
 
     def values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns single values, typed likewise."""
+        """Returns typed single values, as :meth:`axes` does."""
         return {name: self[name].read_or_leave(value) for name, value in values.items()}
 
 
 def typed(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> tuple[Preset, list[str]]:
-    """Returns a preset with typed values and ``changes`` as its own, and what is wrong in it."""
+    """Returns a preset with typed values and the ``changes`` as its own, and its mistakes."""
     overrides, mistakes = [], list(_hidden_mistakes(preset, changes, readers))
     sweep = preset.model_copy(
         update={
@@ -60,20 +60,22 @@ def typed(
     } | {name: list(values) for name, values in sweep.axes.items()}
     for name, values in sweep.changes.items():
         possible[name] = [*possible[name], *values]
-    for place, override in enumerate(preset.overrides):
+    for index, override in enumerate(preset.overrides):
         when, wrong = _typed_when(override.when, possible, readers)
-        mistakes += [f"sweep: overrides.{place}.when.{line}" for line in wrong]
+        mistakes += [f"sweep: overrides.{index}.when.{line}" for line in wrong]
         fixed, axes = readers.values(override.set), readers.axes(override.axes)
         overrides.append(override.model_copy(update={"when": when, "set": fixed, "axes": axes}))
         for name, value in fixed.items():
             possible[name] = [*possible[name], value]
+        for name, values in axes.items():
+            possible[name] = [*possible[name], *values]
     return sweep.model_copy(update={"overrides": overrides}), mistakes
 
 
 def _hidden_mistakes(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> Iterator[str]:
-    """Yields what is wrong with values that others take the place of, so that no point has them."""
+    """Yields mistakes in values that no point has, as other values replace them."""
     taken = {*preset.axes, *changes}
     hidden = [("set", name, [value]) for name, value in preset.set.items() if name in taken]
     hidden += [("axes", name, values) for name, values in preset.axes.items() if name in changes]
@@ -88,7 +90,7 @@ def _hidden_mistakes(
 def _typed_when(
     when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> tuple[dict[str, list[Any]], list[str]]:
-    """Types the values of ``when``; a mistake for each that no point can have."""
+    """Returns the typed values of ``when``, and a mistake per value that no point can have."""
     typed: dict[str, list[Any]] = {}
     mistakes = []
     for name, values in when.items():
@@ -102,20 +104,21 @@ def _typed_when(
                 mistakes.append(f"{name}={shown(value)}: {reason(error)}")
                 continue
             if typed[name][-1] not in possible[name]:
-                there = ", ".join(dict.fromkeys(map(shown, possible[name])))
-                mistakes.append(f"{name}={shown(value)}: no point has it; there is {short(there)}")
+                values_there = ", ".join(dict.fromkeys(map(shown, possible[name])))
+                there = printable(values_there, most=SHOWN)
+                mistakes.append(f"{name}={shown(value)}: no point has it; there is {there}")
     return typed, mistakes
 
 
 @dataclass
 class Candidate:
-    """A point before it is checked.
+    """A point before validation.
 
     Attributes:
-        values: of the setting's fields; what is not there has its default.
-        unvaried: values without axes and changes.
-        varied: fields that axes and changes give.
-        seeds: asked for.
+        values: field values; other fields have their default.
+        unvaried: field values without axes and changes.
+        varied: fields that axes and changes set.
+        seeds: requested seeds.
     """
 
     values: dict[str, Any]
@@ -126,14 +129,14 @@ class Candidate:
 
 @dataclass
 class Use:
-    """Which of the fields that a sweep varies some point reads."""
+    """Records which of the fields that a sweep varies are read by some point."""
 
     sweep: Preset
     read: set[str] = field(default_factory=set)
     reasons: dict[str, set[str]] = field(default_factory=dict)
 
     def settle(self, setting: Setting, candidate: Candidate) -> Setting:
-        """Returns the setting with varied fields that it does not read as they are unvaried."""
+        """Returns the setting with varied fields that it does not read reset to their value."""
         unread, varied = setting.unread(), candidate.varied
         idle = [name for name in varied if name in unread]
         self.read.update(name for name in varied if name not in unread)
@@ -146,12 +149,12 @@ class Use:
         return type(setting).model_validate({**kept, **back})
 
     def mistakes(self) -> list[str]:
-        """Returns a line for each field that was asked for and that no point reads."""
-        # an axis of a file may have lost its readers to a change
+        """Returns a line per requested field that no point reads."""
+        # with changes, an axis of the file may no longer be read
         asked = self.sweep.changes or self.sweep.axes
         return [
             f"{name}={shown(list(values)).strip('[]')}: it has no effect, as "
-            f"{short('; '.join(sorted(self.reasons[name])), 200)}"
+            f"{printable('; '.join(sorted(self.reasons[name])), most=200)}"
             for name, values in asked.items()
             if name in self.reasons and name not in self.read
         ]
@@ -160,22 +163,43 @@ class Use:
 def candidates(
     preset: Preset, defaults: Mapping[str, Any], parse_seeds: Callable[[Any], tuple[int, ...]]
 ) -> Iterator[Candidate]:
-    """Yields every point of a typed preset, its changes on top."""
-    changes: Collection[str] = preset.changes
+    """Yields every point of a typed preset; its changes come last."""
     for base in _product({**preset.axes, **preset.changes}):
-        values, unvaried = {**preset.set, **base}, dict(preset.set)
-        axes: dict[str, Sequence[Any]] = {}
-        wanted = preset.seeds
-        for override in preset.overrides:
-            here = {**defaults, **values}
-            if all(here[key] in allowed for key, allowed in override.when.items()):
-                values.update({k: v for k, v in override.set.items() if k not in changes})
-                unvaried.update(override.set)
-                axes.update({k: v for k, v in override.axes.items() if k not in changes})
-                wanted = wanted if override.seeds is None else override.seeds
-        seeds = parse_seeds(wanted)
-        for extra in _product(axes):
-            yield Candidate({**values, **extra}, unvaried, [*base, *extra], seeds)
+        start = Candidate({**preset.set, **base}, dict(preset.set), [*base], ())
+        for point, seeds in _overridden(start, preset.seeds, preset.overrides, defaults, preset):
+            point.seeds = parse_seeds(seeds)
+            yield point
+
+
+def _overridden(
+    point: Candidate,
+    seeds: Any,
+    overrides: Sequence[Override],
+    defaults: Mapping[str, Any],
+    preset: Preset,
+) -> Iterator[tuple[Candidate, Any]]:
+    """Yields what the overrides make of a point, in order, each with its seeds.
+
+    An override sees what those before it have set, their axes included.
+    """
+    if not overrides:
+        yield point, seeds
+        return
+    override, *later = overrides
+    here = {**defaults, **point.values}
+    if not all(here[key] in allowed for key, allowed in override.when.items()):
+        yield from _overridden(point, seeds, later, defaults, preset)
+        return
+    fixed, axes = (
+        {name: value for name, value in given.items() if name not in preset.changes}
+        for given in (override.set, override.axes)
+    )
+    seeds = seeds if override.seeds is None else override.seeds
+    for extra in _product(axes):
+        values = {**point.values, **fixed, **extra}
+        unvaried = {**point.unvaried, **override.set}
+        made = Candidate(values, unvaried, [*point.varied, *extra], ())
+        yield from _overridden(made, seeds, later, defaults, preset)
 
 
 def _product(axes: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep.machine import NodeError, check_node
+from nalu_ray.sweep.dispatch import NodeError, check_node
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.scratch import MARK, TUNE, scratch
@@ -16,9 +16,9 @@ def run_local(plan: Plan, board: Board, store: Store, fail_fast: bool = False) -
     """Runs every trial of a plan.
 
     Args:
-        plan: what to run.
+        plan: the plan.
         board: shows the progress.
-        store: where the rows go; until the end a marker file in it lets each trial recognise it.
+        store: gets the rows; a marker file in it, removed at the end, identifies the folder.
         fail_fast: stop after the first trial with a failed seed.
 
     Raises:

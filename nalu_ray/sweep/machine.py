@@ -1,40 +1,34 @@
-"""What there is to run on, what fits on it, and whether a machine may run trials at all."""
+"""The machines that trials run on: their CPUs, GPUs and memory, and how many trials fit."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyarrow.fs import FileType
-
 from nalu_ray.errors import ConfigError
-from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.presets import Point, Resources
-from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.task import Setting, Task
 
 GIB = 1024**3
-# of what is free; the rest is for Ray's own processes and the system
+# share of free memory; the rest is for Ray's processes and the system
 FOR_TRIALS = 0.8
 # a process with torch, measured: 665 MB
 WORKER_BYTES = 700 * 1024**2
-# a small network's step on a GPU is the time of starting it, however many seeds take it at once
+# a step of a small network on a GPU takes the time to launch it, for any number of seeds
 GPU_GROWTH = 10
-# of a GPU's memory; the rest is for what blocks take at times only
+# share of a GPU's memory; the rest is for peaks
 FOR_BLOCKS = 0.9
-SHARED = (
-    "rows are written where trials run, so --out must be a shared folder or a URI such as "
-    "s3://bucket/results"
-)
+# open files: what Ray needs, what a run without Ray needs, and what Ray asks for if it can be had
+OPEN_FILES, OPEN_FILES_LOCAL, OPEN_FILES_WANTED = 1024, 64, 65_536
 
 
 @dataclass(frozen=True)
 class Node:
-    """One machine: what trials may use of it.
+    """The resources of one machine that trials may use.
 
     Attributes:
         cpus, gpus: number of each.
@@ -48,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Every node that trials can be placed on.
+    """All nodes that trials can run on.
 
     Attributes:
         name: for messages, such as ``this machine``.
@@ -64,16 +58,16 @@ class Capacity:
         """Returns a line such as ``this machine: 2 CPUs, 0 GPUs, 22.1 GiB``."""
         if not self.known:
             return f"{self.name}: size known once connected"
-        cpus, gpus = (sum(getattr(node, kind) for node in self.nodes) for kind in ("cpus", "gpus"))
+        cpus, gpus = (sum(getattr(node, name) for node in self.nodes) for name in ("cpus", "gpus"))
         memory = sum(node.memory for node in self.nodes) / GIB
         return f"{self.name}: {cpus:g} CPUs, {gpus:g} GPUs, {memory:.1f} GiB"
 
 
 def this_machine(gpus: bool) -> Capacity:
-    """Returns what this process may use, within the limits of its container.
+    """Returns the resources of this process, within the limits of its container.
 
     Args:
-        gpus: count GPUs too, which loads torch.
+        gpus: count GPUs, too, which loads torch.
     """
     node = Node(cpus=_cpus(), gpus=_gpus() if gpus else 0, memory=_memory())
     return Capacity("this machine", (node,))
@@ -104,7 +98,7 @@ def _memory() -> int:
 
 
 def _limits(name: str) -> list[int]:
-    """Returns the numbers in a file of this container's limits; words mean no limit."""
+    """Returns the numbers in a file of the container's limits; a word means no limit."""
     try:
         words = Path("/sys/fs/cgroup", name).read_text(encoding="ascii").split()
     except OSError:
@@ -118,49 +112,43 @@ def _gpus() -> int:
     return torch.cuda.device_count()
 
 
-# -- whether a machine may run trials ------------------------------------------------------------
+def raise_open_files() -> float:
+    """Raises the number of files that this process may open as far as Ray asks for it.
 
-
-class NodeError(RuntimeError):
-    """A machine that trials must not run on."""
-
-
-def check_node(out: str, mark: str, code: str) -> None:
-    """Makes sure that this machine may run a trial, however late it joined the cluster.
-
-    Args:
-        out: folder or URI of the rows.
-        mark: path below it of a file that must be there; empty for none.
-        code: digest of the source that this machine must have; empty for any.
-
-    Raises:
-        NodeError: it may not; the message names the machine.
+    Returns:
+        The limit afterwards; infinite without one.
     """
-    here = platform.node()
-    if code not in ("", code_digest()):
-        raise NodeError(
-            f"node {here} has other code (digest {code_digest()}) than this command "
-            f"({code}): copy the same code to every node"
-        )
-    store = Store(out)
-    file = f"{store.root}/{mark}"
-    if mark and store.filesystem.get_file_info(file).type == FileType.NotFound:
-        raise NodeError(f"node {here} does not see {store.out} ({file} is not there): {SHARED}")
+    try:
+        import resource  # noqa: PLC0415 (not on Windows)
+    except ImportError:
+        return math.inf
+    soft, hard = (
+        math.inf if limit == resource.RLIM_INFINITY else limit
+        for limit in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    wanted = min(hard, OPEN_FILES_WANTED)
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            unlimited = resource.RLIM_INFINITY
+            limits = (int(wanted), unlimited if hard == math.inf else int(hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            return wanted
+    return soft
 
 
-# -- what fits -----------------------------------------------------------------------------------
+# -- how many trials fit --------------------------------------------------------------------------
 
 
 def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
-    """Returns how many trials run at a time.
+    """Returns the number of trials that run at a time.
 
     Args:
         capacity: the nodes; an unknown cluster counts as one slot.
         resources: what a trial reserves beside memory.
-        memory: bytes that a trial reserves; 0 to leave memory out.
+        memory: bytes that a trial reserves; 0 to ignore memory.
 
     Raises:
-        ConfigError: not even one trial fits; the message has the arithmetic.
+        ConfigError: no trial fits; the message has the numbers.
     """
     most = resources.max_concurrent or math.inf
     if not capacity.known:
@@ -172,11 +160,11 @@ def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
 
 
 def widest(resources: Resources) -> int:
-    """Returns the most seeds that a trial takes.
+    """Returns the largest number of seeds per trial.
 
-    On a GPU ``seeds_per_gpu``, or ``GPU_GROWTH`` times ``seeds_per_trial``; on a share of it that
-    share, but no fewer than on a CPU. Where seeds are not stacked (``seeds_per_trial: 1``) only
-    ``seeds_per_gpu`` makes them so.
+    On a GPU it is ``seeds_per_gpu``, or ``GPU_GROWTH`` times ``seeds_per_trial``. A share of a GPU
+    gets that share, but no less than a CPU. If seeds are not stacked (``seeds_per_trial: 1``), only
+    ``seeds_per_gpu`` stacks them.
     """
     on_cpu, share = resources.seeds_per_trial, min(1.0, resources.gpus)
     if share and resources.seeds_per_gpu:
@@ -187,21 +175,21 @@ def widest(resources: Resources) -> int:
 
 
 def crowded(resources: Resources, capacity: Capacity) -> Resources:
-    """Returns ``auto`` as the smallest share that the CPUs beside a GPU can make use of."""
+    """Returns resources with the smallest share of a GPU that the CPUs beside it can use."""
     cpus = [node.cpus / node.gpus for node in capacity.nodes if node.gpus >= 1]
     most = max(1, int(min(cpus, default=0) / resources.cpus_per_trial + 1e-9))
     return resources.model_copy(update={"gpus_per_trial": 1 / most})
 
 
 def shared(resources: Resources, taken: int, total: int) -> Resources:
-    """Returns the resources with a share of a GPU that a measured trial fits in.
+    """Returns resources with a share of a GPU in which a measured trial fits.
 
-    The share is no smaller than before, and blocks stay as large as they were measured.
+    The share is no smaller than before, and blocks keep their measured size.
 
     Args:
         resources: what the measured trial reserved.
-        taken: bytes of GPU memory that it took.
-        total: bytes that the GPU has.
+        taken: bytes of GPU memory that it used.
+        total: bytes of the GPU's memory.
     """
     fitting = int(FOR_BLOCKS * total / taken)
     most = max(1, min(round(1 / resources.gpus), fitting))
@@ -210,7 +198,7 @@ def shared(resources: Resources, taken: int, total: int) -> Resources:
 
 
 def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
-    """Returns the bytes that a trial may take on a node full of trials; infinite without nodes."""
+    """Returns the bytes per trial on a node full of trials; infinite without nodes."""
     shares = []
     for node in capacity.nodes:
         trials = _slots_of(node, resources, 0)
@@ -223,9 +211,9 @@ def fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
     """Returns the number of seeds per trial, halved until the trial fits its share of memory.
 
     Args:
-        task, point: what the trial runs.
-        width: seeds wanted per trial.
-        share: bytes that the trial may take.
+        task, point: the trial's task and setting.
+        width: wanted number of seeds per trial.
+        share: bytes that the trial may use.
     """
     while width > 1 and need(task, point, width) > share:
         width = math.ceil(width / 2)
@@ -233,12 +221,12 @@ def fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
 
 
 def need(task: Task[Any], point: Point, seeds: int) -> int:
-    """Returns the bytes that a trial with a number of seeds takes, its worker included."""
+    """Returns the peak memory of a trial in bytes, its worker included."""
     return WORKER_BYTES + size(task, point.setting, seeds)
 
 
 def size(task: Task[Any], setting: Setting, seeds: int) -> int:
-    """Returns the bytes that a number of seeds hold at their peak, without the worker."""
+    """Returns the peak memory of a number of seeds in bytes, without the worker."""
     return task.memory(setting, seeds) + task.trained(setting, seeds)
 
 

@@ -1,18 +1,17 @@
-"""The plan: settings x seeds, minus what is stored, dealt out to trials that fit what there is.
+"""The plan: settings x seeds, minus stored seeds, as trials that fit the machine or cluster.
 
-How a setting's missing seeds become trials, always the same way for the same plan and machine:
+How a setting's missing seeds become trials (the same plan and machine always give the same trials):
 
 1. A trial takes at most ``seeds_per_trial`` seeds; on a GPU more, see
    :func:`nalu_ray.sweep.machine.widest`.
-2. With fewer settings than slots (trials that run at a time), each setting's seeds are dealt over
-   ``slots // settings`` trials, so that all slots work.
-3. A trial whose memory would not fit its slot is halved until it does; so is, once more, the block
-   that ran out of memory before.
-4. Blocks of one setting are equally large (give or take one); the longest trials start first.
-5. Before all that, a block that an unfinished trial kept a state of is a trial again, whatever the
-   machine is now, as long as it fits.
+2. With fewer settings than slots (trials that run at a time), each setting's seeds are spread over
+   ``slots // settings`` trials, so that all slots are used.
+3. A trial that does not fit the memory of its slot is halved until it does. A block that ran out of
+   memory before is halved once more.
+4. Blocks of one setting have equal sizes (give or take one); the longest trials start first.
+5. Before all that, a block with a saved state becomes a trial again if it still fits.
 
-A seed's numbers do not depend on the block it is in.
+A seed's numbers do not depend on its block.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any
 
 from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
-from nalu_ray.sweep import oom
+from nalu_ray.sweep import out_of_memory
 from nalu_ray.sweep.machine import Capacity, fitting, memory_of_a_slot, need, slots, widest
 from nalu_ray.sweep.presets import Point, Resources
 from nalu_ray.sweep.trial import TrialSpec
@@ -40,17 +39,20 @@ Block = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one command is going to do.
+    """What one command will do.
 
     Attributes:
-        trials: what runs, in this order.
-        slots: trials at a time.
-        done, failed: seeds stored before that completed, and that failed and are left so.
-        other_code, unknown_code: seeds among those that other code ran, or code that is not known.
-        anew: setting and seed of those that run again for that.
-        codes: setting id -> digest of the source as it is here, of the settings that have rows.
+        task: the task.
+        points: the requested settings and seeds.
+        trials: the trials, in the order in which they start.
+        slots: number of trials at a time.
+        done, failed: stored seeds that completed, and that failed and are not rerun.
         seconds: estimated duration of all trials.
-        labels: setting id -> name, for every setting asked for.
+        capacity: what the trials run on.
+        labels: setting id -> name, for every requested setting.
+        other_code, unknown_code: stored seeds whose rows come from other or unknown code.
+        anew: setting id and seed of stored seeds that run again as their rows are by other code.
+        codes: setting id -> digest of the source on this machine, for settings with rows.
     """
 
     task: Task[Any]
@@ -74,19 +76,19 @@ class Plan:
 
     @property
     def seed_steps(self) -> int:
-        """Steps to run, each seed's counted."""
+        """Steps to run, summed over seeds."""
         return sum(trial.steps * len(trial.seeds) for trial in self.trials)
 
     def describe_code(self) -> list[str]:
-        """Returns a line that says how many stored seeds are not of this code; none if all are."""
-        kinds = {"other code": self.other_code, "unknown code": self.unknown_code}
-        counts = [f"{count:,} by {kind}" for kind, count in kinds.items() if count]
+        """Returns lines about stored seeds whose rows are by other code; none if there are none."""
+        stored = {"other code": self.other_code, "unknown code": self.unknown_code}
+        counts = [f"{count:,} by {code}" for code, count in stored.items() if count]
         again = [f"{len(self.anew):,} by other code are rerun"] if self.anew else []
         left = [f"of the stored seeds, {', '.join(counts)} (--rerun reruns them)"] if counts else []
         return again + left
 
     def still_old(self, outcome: Outcome) -> bool:
-        """Whether what is stored of a seed that was to run anew is what was there before."""
+        """Returns whether a seed that should run again still has its old rows."""
         sid = outcome.setting_id
         return (sid, outcome.seed) in self.anew and outcome.code != self.codes[sid]
 
@@ -95,10 +97,18 @@ class Plan:
 class Job:
     """What the command line says beside the points: where rows go and what a trial may use.
 
-    ``kept`` has the setting and the seeds of each state that an unfinished trial left there;
-    ``changes`` the fields of each setting, by its id, that ``preset`` has otherwise; ``codes`` the
-    digest of the source of each setting that has rows; ``rerun`` runs those again that other code
-    stored.
+    Attributes:
+        out: folder or URI of the rows.
+        resources: what a trial may use.
+        seed_step_microseconds: time per step and seed, for estimates.
+        rerun_failed: whether failed seeds run again.
+        command: the command line.
+        commit: of the source, if known.
+        kept: setting id and seeds of each saved state.
+        preset: name of the preset.
+        changes: setting id -> fields that differ from the preset.
+        rerun: whether seeds with rows by other code run again.
+        codes: setting id -> digest of the source on this machine, for settings with rows.
     """
 
     out: str
@@ -120,14 +130,14 @@ def make_plan(
     """Returns the plan.
 
     Args:
-        task: whose settings they are.
-        points: settings with the seeds asked for.
+        task: the task of the settings.
+        points: settings with the requested seeds.
         stored: outcome of each stored seed, by setting id and seed.
-        job: what the command line asked for beside the points.
-        capacity: what there is to run on.
+        job: what the command line says beside the points.
+        capacity: the machines to run on.
 
     Raises:
-        ConfigError: a trial fits on no node; the message has the arithmetic.
+        ConfigError: a trial fits on no node; the message has the numbers.
     """
     others = _of_other_code(points, stored, job.codes)
     anew = frozenset(others if job.rerun else ())
@@ -150,7 +160,7 @@ def make_plan(
         dealt = [*begun, *(blocks(seeds, width) if seeds else [])]
         trials += [_spec(task, point, block, labels[sid], job) for block in dealt]
     memory = max((trial.memory for trial in trials), default=0)
-    # one size for all, so that a worker that is done takes whichever trial is next
+    # one size for all, so that a free worker can take any next trial
     sized = [trial.model_copy(update={"memory": memory}) for trial in trials]
     sized.sort(key=lambda trial: -trial.steps * len(trial.seeds))
     most = max(1, min(slots(capacity, job.resources, memory), len(sized)))
@@ -221,7 +231,7 @@ def _counts(others: Sequence[Outcome], job: Job) -> dict[str, int]:
 
 
 def _begun(kept: Sequence[Block], missing: Sequence[int]) -> Iterator[Block]:
-    """Blocks of a setting to go on with: none of their seeds is stored, or in two of them."""
+    """Yields the saved blocks of a setting to resume, without stored or repeated seeds."""
     left = set(missing)
     for block in kept:
         if block and left.issuperset(block):
@@ -230,12 +240,12 @@ def _begun(kept: Sequence[Block], missing: Sequence[int]) -> Iterator[Block]:
 
 
 def _after_oom(point: Point, stored: Stored) -> Iterator[int]:
-    """Widths to try next, for each seed of a setting that is stored as out of memory."""
+    """Yields the block size to try next for each seed that ran out of memory."""
     sid = point.setting.id
     for seed in point.seeds:
         outcome = stored.get((sid, seed))
         if outcome and outcome.status == OUT_OF_MEMORY:
-            yield oom.retry_width(outcome.block)
+            yield out_of_memory.retry_width(outcome.block)
 
 
 def _count(points: Sequence[Point], stored: Stored, *, ok: bool) -> int:
@@ -245,7 +255,7 @@ def _count(points: Sequence[Point], stored: Stored, *, ok: bool) -> int:
 
 
 def _labels(task: Task[Any], points: Sequence[Point]) -> dict[str, str]:
-    """Names each setting by the task's label and by what else tells it from its namesakes."""
+    """Names each setting by the task's label, and by fields that distinguish equal labels."""
     namesakes: dict[str, dict[str, dict[str, Any]]] = {}
     for point in points:
         namesakes.setdefault(task.label(point.setting), {})[point.setting.id] = point.values

@@ -39,7 +39,7 @@ _WHOLE = re.compile(r"[0-9]+")
 
 
 class Resources(StrictModel):
-    """What one trial asks of the machine or the cluster."""
+    """The resources of one trial."""
 
     cpus_per_trial: float = Field(1.0, gt=0, description="CPUs per trial")
     gpus_per_trial: float | Literal["auto"] = Field(
@@ -70,7 +70,7 @@ class Resources(StrictModel):
 
     @property
     def gpus(self) -> float:
-        """GPUs that a trial reserves; one, while it is not known how many trials fit on it."""
+        """GPUs that a trial reserves; 1 for ``auto`` until the share is measured."""
         return 1.0 if self.gpus_per_trial == "auto" else self.gpus_per_trial
 
 
@@ -87,7 +87,7 @@ class Preset(StrictModel):
     """One sweep: the product of the axes, with values and seeds.
 
     Attributes:
-        changes: axes as ``key=value`` words make them, over everything else.
+        changes: axes of ``key=value`` words; they take precedence over everything else.
     """
 
     about: str = ""
@@ -110,7 +110,7 @@ class SweepFile(StrictModel):
 
 
 class Point(BaseModel):
-    """One setting of a plan with the seeds asked for."""
+    """One setting of a plan with the requested seeds."""
 
     model_config = StrictModel.model_config
 
@@ -119,7 +119,7 @@ class Point(BaseModel):
 
     @functools.cached_property
     def values(self) -> dict[str, Any]:
-        """The setting's values as JSON has them."""
+        """The setting's values as plain values of JSON."""
         return self.setting.model_dump(mode="json")
 
 
@@ -133,7 +133,7 @@ def load_sweep(task: str, path: Path | None = None) -> SweepFile:
     """Reads a sweep file, the shipped one by default.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML, or a field in it is wrong.
+        ConfigError: the file cannot be read, is not YAML, or has a wrong field.
     """
     source = path or configs_folder() / f"{task}.yaml"
     try:
@@ -156,7 +156,7 @@ def sweep_of(task: Task[Any], file: Path | None = None) -> SweepFile:
 
 
 def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
-    """Returns a sweep as a file that ``--config`` reads."""
+    """Returns a sweep as the text of a file for ``--config``."""
     data = SweepFile.model_validate({"task": task, "presets": {preset: sweep}})
     values = data.model_dump(mode="json", exclude_defaults=True)
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
@@ -166,8 +166,8 @@ def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
     """Reads ``100`` as seeds 0 to 99 and ``3,7``, ``3,`` or a list as those seeds.
 
     Raises:
-        ConfigError: not whole numbers of 0 or more, none at all, one named twice, one beyond 64
-            bits, or more than ``MOST_SEEDS``.
+        ConfigError: the seeds are not whole numbers of 0 or more, there are none, one is listed
+            twice or beyond 64 bits, or there are more than ``MOST_SEEDS``.
     """
     parts = value.removesuffix(",").split(",") if isinstance(value, str) else value
     alone = isinstance(parts, int) or (isinstance(value, str) and "," not in value)
@@ -184,7 +184,7 @@ def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
 
 
 def _whole(part: Any) -> int:
-    """Returns a whole number of 0 or more, -1 for what is none."""
+    """Returns a whole number of 0 or more, or -1 for anything else."""
     if isinstance(part, int) and not isinstance(part, bool):
         return max(part, -1)
     if isinstance(part, str) and _WHOLE.fullmatch(part.strip()):
@@ -195,8 +195,8 @@ def _whole(part: Any) -> int:
 
 def _too_many_seeds(value: object, count: int) -> str:
     written = f"seeds={count}," if isinstance(value, str) else f"seeds: [{count}]"
-    one = f"; for this one seed write {written}" if count <= LARGEST else ""
-    return f"seeds={shown(value)}: a count is at most {MOST_SEEDS:,} seeds{one}"
+    advice = f"; for this one seed write {written}" if count <= LARGEST else ""
+    return f"seeds={shown(value)}: a count is at most {MOST_SEEDS:,} seeds{advice}"
 
 
 @functools.lru_cache(maxsize=16)
@@ -213,10 +213,9 @@ def expand(
     changes: Mapping[str, Sequence[Any]],
     seeds: tuple[int, ...] | None = None,
 ) -> list[Point]:
-    """Returns every point of a preset, the command line's ``changes`` on top.
+    """Returns every point of a preset with the command line's ``changes``.
 
-    Where a point does not read a field (:meth:`Setting.unread`), neither axes nor changes vary it:
-    it stays as it is without them.
+    If a point does not read a field (:meth:`Setting.unread`), axes and changes do not vary it.
 
     Args:
         preset: the sweep.
@@ -225,8 +224,8 @@ def expand(
         seeds: seeds for every point, instead of the preset's.
 
     Raises:
-        ConfigError: every unknown field and every impossible value, together, no point at all, too
-            many, or a field that no point reads.
+        ConfigError: all unknown fields and wrong values together; no points or too many; or a
+            changed field that no point reads.
     """
     if in_sweep := _unknown_fields(_fields_of(preset), setting_type):
         raise ConfigError([f"sweep: {mistake}" for mistake in in_sweep])
@@ -260,7 +259,7 @@ def _bounded(
     """Returns the candidates.
 
     Raises:
-        ConfigError: there are more than may be, of settings or of settings times seeds.
+        ConfigError: there are too many settings, or too many settings times seeds.
     """
     listed, runs = [], 0
     for candidate in points:

@@ -1,4 +1,4 @@
-"""What the console shows while a sweep runs: one live line, or a plain one now and then."""
+"""The console output while a sweep runs: one live line, or a plain line from time to time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TRACEBACK = re.compile(r" \(traceback: .*\)$", re.DOTALL)
 
 
 class Board:
-    """Counts what trials report and shows it.
+    """Counts and shows what trials report.
 
     Args:
-        console: a terminal gets a live line, anything else a line every ten seconds.
-        plan: the trials to come.
+        console: a terminal gets a live line, any other output one line every ten seconds.
+        plan: the plan that runs.
         quiet: show only failures and warnings.
         clock: returns seconds since any fixed time.
     """
@@ -38,7 +38,7 @@ class Board:
     ) -> None:
         self.console, self.plan, self.quiet, self.clock = console, plan, quiet, clock
         self.running: dict[str, tuple[TrialSpec, int]] = {}
-        self.earlier: dict[str, int] = {}  # seed-steps that another command did
+        self.earlier: dict[str, int] = {}  # steps of seeds before this command
         self.trials_done = self.trials_failed = self.seeds_done = self.seeds_failed = 0
         self.finished_steps = 0
         self.last = ""
@@ -69,14 +69,14 @@ class Board:
     # -- events ------------------------------------------------------------------------------
 
     def started(self, key: str, spec: TrialSpec) -> None:
-        """A trial has a place to run."""
+        """Records that a trial has started."""
         if key not in self.running:
             self.costs.start(key, self.clock())
         self.running[key] = (spec, 0)
         self.tick()
 
     def report(self, key: str, spec: TrialSpec, report: Report) -> None:
-        """A trial got further, or is done."""
+        """Records a trial's report."""
         for message in report.messages:
             self.note(f"warning: {message} (in {spec.label})", message)
         self.running[key] = (spec, report.step)
@@ -88,20 +88,20 @@ class Board:
         self.tick()
 
     def resumed(self, key: str, spec: TrialSpec, reason: str) -> None:
-        """A trial's worker was lost; it goes on from its last state."""
+        """Records that a trial's worker was lost and that the trial resumes."""
         self.note(
             f"lost the worker of {spec.label}; resuming from its last state: {reason}", reason
         )
 
     def note(self, text: str, kind: str | None = None) -> None:
-        """Prints a line above the live one, once for each ``kind``."""
-        kind = kind_of(text if kind is None else kind)
-        if kind not in self._known:
-            self._known.add(kind)
+        """Prints a line above the live one, once per ``kind`` (default: the line itself)."""
+        pattern = kind_of(text if kind is None else kind)
+        if pattern not in self._known:
+            self._known.add(pattern)
             self.console.print(Text(printable(text, keep="\n")), soft_wrap=True)
 
     def tick(self) -> None:
-        """Prints a plain line when it is time for one."""
+        """Prints a plain line if it is due."""
         now = self.clock()
         if self._live or self.quiet or now - self._told < PLAIN_SECONDS:
             return
@@ -143,10 +143,10 @@ class Board:
 
 
 class Costs:
-    """What trials cost beside their own work: the wait for a worker, its start, the hand-over.
+    """The overhead of trials: waiting for a worker, its start, and passing results on.
 
     Args:
-        free_since: for each slot, since when it has had nothing to do.
+        free_since: per slot, the time since which it has been idle.
     """
 
     def __init__(self, free_since: list[float] | None = None) -> None:
@@ -156,20 +156,20 @@ class Costs:
         self.trials = 0
 
     def start(self, key: str, now: float) -> None:
-        """A slot begins with a trial."""
+        """Records that a slot starts a trial."""
         if self.free_since:
             self.overhead += now - self.free_since.pop(0)
         self.began[key] = now
 
     def end(self, key: str, now: float, seconds: float) -> None:
-        """A slot is done with a trial that worked so long."""
+        """Records that a slot has finished a trial with so many seconds of work."""
         self.overhead += max(0.0, now - self.began.pop(key, now) - seconds)
         self.work += seconds
         self.trials += 1
         self.free_since.append(now)
 
     def describe(self) -> str:
-        """Returns a line that states the overhead."""
+        """Returns a line about the overhead."""
         share = 100 * self.overhead / max(self.work + self.overhead, 1e-9)
         each = self.overhead / max(self.trials, 1)
         return (
@@ -179,12 +179,12 @@ class Costs:
 
 
 def kind_of(reason: str) -> str:
-    """Returns what failures of one cause have in common: no numbers, no path of a traceback."""
+    """Returns a reason without numbers and paths, equal for failures of one cause."""
     return re.sub(r"\d+", "#", _TRACEBACK.sub("", reason))
 
 
 def by_reason(failed: Mapping[int, str]) -> list[tuple[list[int], str]]:
-    """Returns the seeds that failed for one cause, with the reason of the first of them."""
+    """Returns, per cause, the failed seeds and the reason of the first one."""
     grouped: dict[str, list[int]] = {}
     for seed, reason in failed.items():
         grouped.setdefault(kind_of(reason), []).append(seed)

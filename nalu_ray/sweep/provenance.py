@@ -1,9 +1,8 @@
-"""What produced a row: versions, commit, hardware. Never the environment's variables."""
+"""Where rows come from: versions, commit and hardware, but no environment variables."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import platform
 import subprocess
@@ -13,10 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import nalu_ray
-
 HERE = Path(__file__).resolve().parents[1]
-# where the user's settings of git are; every other variable may name a repository of its own
+# the user's git settings; other variables may name another repository
 KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 PACKAGES = ("nalu-ray", "torch", "ray", "numpy", "pandas", "gymnasium")
 
@@ -25,7 +22,7 @@ PACKAGES = ("nalu-ray", "torch", "ray", "numpy", "pandas", "gymnasium")
 def provenance() -> dict[str, Any]:
     """Returns versions, commit, dirty flag and hardware of this process as plain values.
 
-    ``dirty`` is of the source alone; ``no_commit`` says why there is no commit.
+    ``dirty`` is about the source files only; ``no_commit`` gives the reason if there is no commit.
     """
     source = checkout(HERE)
     return {
@@ -42,27 +39,14 @@ def provenance() -> dict[str, Any]:
     }
 
 
-@functools.cache
-def code_digest() -> str:
-    """Returns a digest of this package's source as it lies here, whatever its history says."""
-    digest = hashlib.sha256()
-    # Beside each other, whatever else is called envs: see nalu_ray.envs.
-    root = Path(nalu_ray.__file__).resolve().parents[1]
-    for folder in (root / "envs", root / "nalu_ray"):
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
-
-
 def commit() -> str | None:
-    """Returns the commit of the source; none outside a checkout of it."""
+    """Returns the commit of the source; None outside a checkout."""
     return checkout(HERE).commit
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """The commit of some source and whether files differ from it, or why that is not known."""
+    """The commit of a package's source and whether files differ from it, or why it is unknown."""
 
     commit: str | None = None
     dirty: bool | None = None
@@ -70,19 +54,19 @@ class Checkout:
 
 
 class _GitError(Exception):
-    """Git says no, and why."""
+    """Git fails, with its reason."""
 
 
 @functools.cache
 def checkout(package: Path) -> Checkout:
-    """Returns what the repository that holds a package's source says; no other is asked.
+    """Returns the commit of the repository that tracks a package's source, not of another one.
 
     Args:
         package: folder of the package.
     """
     beside = package.with_name("envs")
     try:
-        # fails in a repository that merely lies around: that of a project with the package in it
+        # fails in another project's repository that only surrounds the package
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         commit = _git(package, "rev-parse", "HEAD")
         folders = [str(folder) for folder in (package, beside) if folder.is_dir()]
@@ -126,7 +110,7 @@ def _git(folder: Path, *arguments: str) -> str:
     except subprocess.CalledProcessError as error:
         raise _GitError(error.stderr) from error
     except (OSError, subprocess.SubprocessError) as error:
-        raise _GitError("git is not to be had, or does not answer") from error
+        raise _GitError("git is not installed, or does not answer") from error
     return done.stdout.strip()
 
 
@@ -139,7 +123,7 @@ def _processor() -> str | None:
 
 
 def _gpus() -> list[str]:
-    # whoever computes has torch loaded; whoever only plans need not wait for it
+    # a process that trains has loaded torch; one that plans need not wait for it
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return []

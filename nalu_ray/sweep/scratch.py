@@ -1,4 +1,4 @@
-"""The folder that Ray Tune keeps its own files in while a sweep runs, below the results."""
+"""The folder of Ray Tune's own files below the results, which exists while a sweep runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nalu_ray.results.store.store import Store, StoreError
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing tells a killed command's folder from a live one's
+except ImportError:  # Windows: folders of killed commands are not recognised
     fcntl = None  # type: ignore[assignment]
 
 TUNE = ".tune"  # Tune's own folder, below the results
@@ -24,19 +24,20 @@ _LOCK = "lock"
 
 @contextlib.contextmanager
 def scratch(store: Store, parent: str = TUNE) -> Iterator[str]:
-    """Yields the name of a fresh folder ``<out>/<parent>/<name>`` and removes it in the end.
+    """Yields the name of a new folder ``<out>/<parent>/<name>``, and removes it at the end.
 
-    In it lies an empty file :data:`MARK`, by which others know the results folder.
+    An empty file :data:`MARK` in it identifies the results folder to trials.
 
-    A command that is killed cannot tidy up: the next one does. A lock that the system drops with
-    the process tells whether a folder's command still runs, so two at once are safe.
+    A killed command cannot remove its folder, so the next command does. A lock, which the system
+    releases with the process, shows whether a folder's command still runs; so several commands may
+    run at once.
 
     Args:
         store: the results.
-        parent: name of the folder that holds it.
+        parent: name of the folder above the new one.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: the folder cannot be created.
     """
     name = uuid.uuid4().hex[:12]
     folder = None if store.folder is None else Path(store.folder, parent)
@@ -59,18 +60,18 @@ def _locked(folder: Path) -> Iterator[None]:
             file = stack.enter_context(open(folder / f"{_LOCK}.new", "wb"))
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error}") from error
-        # a file system without locks cannot tell a dead command's folder: nobody removes it then
+        # on a file system without locks, a killed command's folder is never removed
         with contextlib.suppress(OSError):
             if fcntl:
                 fcntl.flock(file, fcntl.LOCK_EX)
-            # it gets its name once locked: whoever sees it can tell whether this process lives
+            # named only once it is locked, so that its lock always tells whether this process runs
             os.rename(file.name, folder / _LOCK)
         yield
 
 
 def _make(folder: Path) -> None:
     while True:
-        with contextlib.suppress(FileNotFoundError):  # another command's end took the parent away
+        with contextlib.suppress(FileNotFoundError):  # another command has just removed the parent
             return folder.mkdir(parents=True)
 
 
@@ -87,13 +88,13 @@ def _remove_abandoned(parent: Path) -> None:
 def _listed(parent: Path) -> list[Path]:
     try:
         return list(parent.iterdir())
-    except OSError:  # none was left
+    except OSError:  # there is none
         return []
 
 
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """Yields a folder's descriptor while its lock is held; a link leads out of the results."""
+    """Yields a folder's descriptor while its lock is held; never follows links."""
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         lock = os.open(_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
@@ -107,7 +108,7 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def _empty(at: int) -> None:
-    # the lock last: by it the next command finds what is left
+    # the lock last, so that the next command can continue
     for name in sorted(os.listdir(at), key=lambda name: name == _LOCK):
         if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
             shutil.rmtree(name, dir_fd=at)
@@ -116,7 +117,7 @@ def _empty(at: int) -> None:
 
 
 def discard(store: Store, name: str, parent: str = TUNE) -> None:
-    """Removes what :func:`scratch` made, if it can."""
+    """Removes the folder of :func:`scratch`, if it can."""
     if store.folder is None:
         with contextlib.suppress(OSError):
             store.filesystem.delete_dir(f"{store.root}/{parent}/{name}")

@@ -1,4 +1,4 @@
-"""Standard streams that outlast their reader: a print that fails ends neither command nor trial."""
+"""Standard streams that survive write errors, so that no print ends a command or a trial."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PLAIN = {
 
 
 class Stream:
-    """A standard stream that goes silent once it cannot be written; else it is the inner one.
+    """A standard stream that drops its output after the first write error.
 
-    What the inner one's encoding lacks is written in ASCII.
+    Characters that its encoding lacks are written in ASCII.
 
     Attributes:
-        error: why nothing is written any more; none while all is well.
+        error: the first write error; None without one.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -39,30 +39,30 @@ class Stream:
 
     @property
     def lost(self) -> str | None:
-        """Why text was lost that somebody may want: not where the reader has left."""
-        gone = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # EIO: a terminal that was closed
+        """The reason if wanted output was lost; None if the reader left by itself."""
+        gone = (errno.EPIPE, errno.EIO, errno.ECONNRESET)  # EIO: a closed terminal
         if not isinstance(self.error, OSError) or self.error.errno in gone:
             return None
         return self.error.strerror
 
     def write(self, text: str) -> int:
-        """Writes a text, or drops it."""
+        """Writes a text, or drops it after an error."""
         if self.error is None:
             try:
                 self.inner.write(text)
-            except UnicodeEncodeError:  # it could not be made to write such text otherwise
+            except UnicodeEncodeError:  # the stream could not be reconfigured
                 self.write(text.encode("ascii", ERRORS).decode("ascii"))
-            except (AttributeError, OSError, ValueError) as error:  # the last: it was closed
+            except (AttributeError, OSError, ValueError) as error:  # ValueError: it was closed
                 self._give_up(error)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Writes texts, or drops them."""
+        """Writes texts, or drops them after an error."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Hands on what was written, or drops it."""
+        """Flushes the stream, or drops its buffer after an error."""
         if self.error is None:
             try:
                 self.inner.flush()
@@ -70,14 +70,14 @@ class Stream:
                 self._give_up(error)
 
     def isatty(self) -> bool:
-        """Whether it is a terminal's; not one that was closed."""
+        """Returns whether the stream is an open terminal."""
         with contextlib.suppress(AttributeError, OSError, ValueError):
             return bool(self.inner.isatty())
         return False
 
     def _give_up(self, error: Exception) -> None:
         self.error = error
-        # what it still holds would fail again as the interpreter ends
+        # its buffer would fail again when the interpreter exits
         with contextlib.suppress(AttributeError, OSError, ValueError):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self.inner.fileno())
@@ -89,9 +89,9 @@ class Stream:
 
 @contextlib.contextmanager
 def lasting() -> Iterator[Stream]:
-    """Makes ``sys.stdout`` and ``sys.stderr`` a :class:`Stream` each; yields the first.
+    """Replaces ``sys.stdout`` and ``sys.stderr`` by a :class:`Stream` each; yields the first.
 
-    A stream that was closed before the program began leads to nowhere.
+    Output to a stream that was closed before the program started is dropped.
     """
     before = sys.stdout, sys.stderr
     _occupy()
@@ -107,7 +107,7 @@ def lasting() -> Iterator[Stream]:
 
 
 def _occupy() -> None:
-    """Opens what was closed of the first three files: else a file of results might become one."""
+    """Reopens closed standard files, so that no results file gets one of their numbers."""
     for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
         if stream is not None:
             continue

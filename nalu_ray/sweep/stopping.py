@@ -1,4 +1,4 @@
-"""What ends a sweep instead of failing a seed: storage that cannot be used, a Ray that is lost."""
+"""Errors that end a sweep instead of failing a seed: unusable storage, or a lost Ray."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nalu_ray.results.store.store import StoreError
 
 GOES_ON = "finished trials are stored; once this works again, rerun the same command to resume"
 
-# no room, no right to it any more, a disk or a mount that is broken or gone
+# full, read-only, broken or unmounted disks
 _NUMBERS = {
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE", "ENODEV", "ENOTCONN")
@@ -19,22 +19,22 @@ _NUMBERS = {
 _TEXTS = (
     *(os.strerror(getattr(errno, name)) for name in ("ENOSPC", "EROFS", "EIO")),
     "Disk quota exceeded",
-    "PytorchStreamWriter failed",  # torch does not say why
-    "local disk is full",  # Ray, of its own folder
+    "PytorchStreamWriter failed",  # torch gives no reason
+    "local disk is full",  # Ray, about its own folder
 )
 
 
 class StoppedError(RuntimeError):
-    """Storage or Ray cannot be used any more: rows and states are kept."""
+    """Storage or Ray can no longer be used; rows and states are kept."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; {GOES_ON}")
 
 
 def storage(error: BaseException | None) -> StoreError | None:
-    """Returns an error, or what caused it, as one of storage; none if it is of anything else.
+    """Returns an error, or its cause, as an error of storage; None for other errors.
 
-    A writer's library may hide the system's error: in the cause, in the context, or in its text.
+    A library may hide the system's error in the cause, in the context, or in the text.
     """
     for part in _chain(error):
         if isinstance(part, StoreError):
@@ -47,10 +47,10 @@ def storage(error: BaseException | None) -> StoreError | None:
 
 
 def raise_storage(error: BaseException) -> None:
-    """Raises an error as one of storage, if it is one.
+    """Raises an error of storage as a StoreError; returns for other errors.
 
     Raises:
-        StoreError: it is.
+        StoreError: the error is one of storage.
     """
     broken = storage(error)
     if broken is error:
@@ -60,7 +60,7 @@ def raise_storage(error: BaseException) -> None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error and what it was raised from or beside, each once."""
+    """Yields an error, its causes and its contexts, each once."""
     waiting, seen = [error], set()
     while waiting:
         part = waiting.pop(0)
@@ -68,7 +68,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
             continue
         seen.add(id(part))
         yield part
-        # `cause` is Ray's, `exceptions` of a group; the context also where `from None` hides it
+        # `cause` is Ray's, `exceptions` a group's; the context counts even after `from None`
         waiting += [getattr(part, "cause", None), part.__cause__, part.__context__]
         waiting += getattr(part, "exceptions", ())
 

@@ -1,7 +1,7 @@
-"""One trial: a setting with a block of seeds, from start to stored rows. Knows nothing of Ray.
+"""One trial: a setting with a block of seeds, from start to stored rows. It does not use Ray.
 
-The trial writes its own rows, wherever it runs: what is finished is stored even when the command
-that asked for it is gone.
+The trial writes its own rows wherever it runs, so finished work is stored even if the command that
+started it is gone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from nalu_ray.results.store import states
 from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OF_TRIAL
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep import oom, stopping
+from nalu_ray.sweep import out_of_memory, stopping
+from nalu_ray.sweep.dispatch import Report, TrialSpec
 from nalu_ray.sweep.provenance import provenance
-from nalu_ray.sweep.source import numbers_digest
-from nalu_ray.sweep.trial_spec import Report, TrialSpec
 from nalu_ray.task import Progress, Run, Task
 
 log = logging.getLogger(__name__)
@@ -39,15 +38,15 @@ _PASSWORD = re.compile(r"//[^/@\s]+@")
 
 
 class Trial:
-    """Runs a :class:`TrialSpec`; every way it can end leaves rows with a reason.
+    """Runs a :class:`TrialSpec`; however it ends, each seed gets a final row.
 
-    While it works, its state is kept beside the results every now and then: whoever runs the same
-    setting with the same seeds next goes on from there, whatever ended this one.
+    From time to time the trial saves its state beside the results. The next trial of the same
+    setting with the same seeds resumes from it, whatever ended this one.
 
     Args:
         spec: what to run.
-        report_seconds: least number of seconds between two reports.
-        state_seconds: least number of seconds between two saved states.
+        report_seconds: minimum time between two reports, in seconds.
+        state_seconds: minimum time between two saved states, in seconds.
     """
 
     def __init__(
@@ -69,23 +68,20 @@ class Trial:
 
     @functools.cached_property
     def store(self) -> Store:
-        """Where rows and states go."""
+        """The store of the rows and states."""
         return Store(self.spec.out, self.spec.mark)
 
     @functools.cached_property
     def code(self) -> str | None:
-        """Digest of the source that its numbers depend on; None if a layer's cannot be loaded."""
-        try:
-            return numbers_digest(find_task(self.spec.task), self.spec.setting)
-        except Exception:  # the start meets it too, and says why
-            return None
+        """Digest of the source that its numbers depend on; None if a layer cannot be loaded."""
+        return self.spec.numbers_here() or None
 
     def __iter__(self) -> Iterator[Report]:
-        """Works to the end, stores the rows and reports so. Never raises a task's error.
+        """Trains to the end and stores the rows; yields reports. Never raises a task's error.
 
         Raises:
-            StoreError: the rows could not be stored, or the task met such storage; the last state
-                is kept.
+            StoreError: the rows could not be stored, or the task could not use its storage; the
+                last state is kept.
         """
         last = Report(0, self.spec.steps)
         try:
@@ -93,31 +89,31 @@ class Trial:
             for last in self._reports():
                 if last.step < last.steps:
                     yield last
-            self.finish()
-        except Exception as error:  # a failure is a result: it is stored, and the sweep goes on
-            stopping.raise_storage(error)  # the seeds are well, the disk is not
+            self._finish_or_keep()
+        except Exception as error:  # a failure is a result: it is stored, and the sweep continues
+            stopping.raise_storage(error)  # not the seeds' fault
             self.fail(error, last.step)
         finally:
             self._close()
         _free_gpu(self.spec)
-        # or half of one, of a process that was killed; other code's is of use to that code
+        # a killed process may have left part of a state; a state of other code is left to that code
         if (self._has_state or self.store.folder) and not (self._others_state and self.failed):
             states.drop(self.store, self.spec.task, self.spec.key)
         yield replace(last, seconds=self.seconds, done=True, failed=self.failed)
 
     @property
     def seconds(self) -> float:
-        """Worked so far, including what a resumed state had worked before."""
+        """Seconds of work so far, those before a resumed state included."""
         return self._before + time.monotonic() - self._began
 
     def start(self, *, resume: bool = True) -> None:
-        """Builds the run, and brings it to where its last state was taken if it is to resume."""
-        import torch  # noqa: PLC0415 (slow to load; whoever only plans does not need it)
+        """Builds the run; with ``resume``, restores its last state."""
+        import torch  # noqa: PLC0415 (slow to load, and not needed to plan)
 
         # a process loads torch once, for all its trials
         self.started, self._began = time.time(), time.monotonic()
         torch.set_num_threads(self.spec.threads)
-        # of the code as it is now, not when rows are written
+        # the code as it is now, not as it is when rows are written
         self.made_by = {**self._provenance(), "code": self.code}
         self.run = self._build()
         if not resume:
@@ -127,9 +123,9 @@ class Trial:
             if state is not None:
                 self._has_state = True
                 self._resume(state)
-        except Exception as error:  # of another version, or damaged: a fresh start is always right
-            stopping.raise_storage(error)  # a fresh one would replace a state that is well
-            if oom.is_oom(error):  # as would a fresh one
+        except Exception as error:  # another version, or damaged: start over
+            stopping.raise_storage(error)  # the state may be intact
+            if out_of_memory.is_oom(error):  # a fresh start would, too
                 raise
             name = self.spec.label
             log.warning("%s: cannot resume from its last state, starting over: %s", name, error)
@@ -148,9 +144,9 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         try:
-            # on the CPU, whatever it was saved from: a run puts its parts where they belong
+            # on the CPU, wherever it was saved: the run moves its parts to its device
             saved = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
-        except Exception as error:  # torch's own text recommends to run the file's code
+        except Exception as error:  # torch's message recommends running the file's code
             path = states.path(self.store, self.spec.task, self.spec.key)
             raise ValueError(f"{path} is cut off, or holds more than plain values") from error
         if saved.get("code") != self.code:
@@ -166,15 +162,15 @@ class Trial:
         if run is not None:
             try:
                 run.close()
-            except Exception as error:  # what it did is stored, or told, already
+            except Exception as error:  # its results are stored already
                 log.warning("%s: cannot be closed: %s", self.spec.label, error)
 
     def advance(self) -> Progress:
-        """Works up to the next report of the run."""
+        """Trains up to the run's next report."""
         return self._running().advance()
 
     def finish(self) -> pd.DataFrame:
-        """Stores the rows of a run that came to its end and returns them."""
+        """Stores the rows of a finished run and returns them."""
         run = self._running()
         rows = run.rows()
         final = rows[rows["metric"] == COMPLETED]
@@ -186,22 +182,31 @@ class Trial:
         self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
         return rows
 
+    def _finish_or_keep(self) -> None:
+        """Finishes the run; if its rows cannot be stored, tries to save its state instead."""
+        try:
+            self.finish()
+        except Exception as error:
+            if stopping.storage(error) is not None:
+                self._save(self.spec.steps)
+            raise
+
     def fail(self, error: BaseException, step: int) -> None:
-        """Stores a failed row for each seed, and the traceback beside them."""
+        """Stores a failed row per seed, and the traceback beside them."""
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
-        traceback.clear_frames(error.__traceback__)  # they hold what may have been too much
+        traceback.clear_frames(error.__traceback__)  # they keep memory in use
         self._close()
         path = self.store.write_text(self.spec.task, name, text)
-        what = oom.reason(self.spec, error) or f"{type(error).__name__}: {error}"
-        self.fail_with(f"{what} (traceback: {path})", step, oom.outcome(error))
+        what = out_of_memory.reason(self.spec, error) or f"{type(error).__name__}: {error}"
+        self.fail_with(f"{what} (traceback: {path})", step, out_of_memory.outcome(error))
 
     def fail_with(self, reason: str, step: int, outcome: str = FAILED) -> None:
         """Stores a final row per seed.
 
         Args:
-            reason: for people to read.
-            step: how far the seeds came.
+            reason: why the seeds failed, for people to read.
+            step: the last step of the seeds.
             outcome: ``failed`` or ``out_of_memory``.
         """
         self._write(failed_rows(self.spec.seeds, step, reason, outcome))
@@ -213,6 +218,10 @@ class Trial:
         return self.run
 
     def _reports(self) -> Iterator[Report]:
+        first = int(self.resumed.get("step", 0))
+        if first >= self.spec.steps:  # only its rows are missing
+            yield self._report(Progress(first, self.spec.steps))
+            return
         reported = saved = time.monotonic()
         while True:
             progress = self.advance()
@@ -250,7 +259,7 @@ class Trial:
                 seeds=spec.seeds,
             )
             self._has_state, self._others_state = True, False
-        except StoreError as error:  # the run itself is well
+        except StoreError as error:  # the run itself is fine
             log.warning("%s: its state cannot be saved: %s", self.spec.label, error)
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
@@ -287,7 +296,7 @@ def failed_rows(
     seeds: Sequence[int], step: int, reason: str, outcome: str = FAILED
 ) -> pd.DataFrame:
     """Returns one ``completed = 0`` row per seed."""
-    # an error's text may hold what is no Unicode: part of a file name, say
+    # an error's text may not be Unicode, if it has part of a file name, say
     reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
     rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
     columns = [name for name in COLUMNS if name not in OF_TRIAL]
@@ -295,21 +304,21 @@ def failed_rows(
 
 
 def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:
-    """Returns the seconds and steps that a state says to have behind it.
+    """Returns the seconds and steps of work in a state.
 
     Raises:
-        ValueError: it says something else.
+        ValueError: they are not such numbers.
     """
     seconds, step = saved["seconds"], saved["step"]
     if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise ValueError(f"seconds={seconds!r}: a number of 0 or more is needed")
+        raise ValueError(f"seconds={seconds!r}: must be a number of 0 or more")
     if not isinstance(step, int) or step < 0:
-        raise ValueError(f"step={step!r}: a whole number of 0 or more is needed")
+        raise ValueError(f"step={step!r}: must be a whole number of 0 or more")
     return float(seconds), step
 
 
 def _free_gpu(spec: TrialSpec) -> None:
-    if spec.gpus:  # the next trial of this GPU may be another process's
+    if spec.gpus:  # the next trial on this GPU may be in another process
         import torch  # noqa: PLC0415 (as above)
 
         torch.cuda.empty_cache()

@@ -29,7 +29,7 @@ def points(task: Task[Any], preset: str = _SMOKE) -> list[Point]:
     """
     presets = sweep_of(task).presets
     require(preset in presets, f"{task.name} has no preset {preset}: {', '.join(presets)}")
-    return expand(dict(presets)[preset], task.setting_type, {})  # type: ignore[index]
+    return expand(presets[preset], task.setting_type, {})
 
 
 def finish(task: Task[Any], setting: Setting, seeds: Sequence[int]) -> pd.DataFrame:

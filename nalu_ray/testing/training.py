@@ -12,10 +12,12 @@ from torch import nn
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch, Run
 from nalu_ray.testing.modules import INPUTS, OUTPUTS, Build, made, require
+from nalu_ray.training import members
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
 
 _CPU = torch.device("cpu")
+_STEPS = 4
 
 
 class ProbeTask(SupervisedTask[SupervisedSetting]):
@@ -55,17 +57,19 @@ def check_resume(build: Build) -> None:
 
 
 def check_kept_in_bounds(build: Build) -> None:
-    """Checks that large steps leave every bounded parameter within its bounds."""
-    run = _run(build, [0, 1], lr=3.0)
-    _finished(run)
-    parameters = run.replicas.state(run.replicas.flat.detach(), run.replicas.buffers)
-    for where, module in made(build).named_modules():
-        for name, (low, high) in getattr(module, "bounds", {}).items():
-            values = parameters[f"{where}.{name}".lstrip(".")]
-            least, most = float(values.min()), float(values.max())
+    """Checks that large steps, with all penalties, leave bounded parameters within bounds."""
+    bounds = members.bounds(made(build))
+    if not bounds:
+        return
+    run = _run(build, [0, 1], lr=3.0, evaluations=_STEPS)
+    for step in range(1, _STEPS + 1):
+        run.advance()
+        parameters = run.replicas.state(run.replicas.flat.detach(), run.replicas.buffers)
+        for name, (low, high) in bounds.items():
+            least, most = float(parameters[name].min()), float(parameters[name].max())
             inside = low <= least and most <= high
-            text = f"{where}.{name} is in [{least:g}, {most:g}] after training, not [{low}, {high}]"
-            require(inside, text.lstrip("."))
+            text = f"{name} is in [{least:g}, {most:g}] after step {step}, not [{low}, {high}]"
+            require(inside, text)
 
 
 CHECKS: dict[str, Callable[[Build], None]] = {
@@ -75,8 +79,12 @@ CHECKS: dict[str, Callable[[Build], None]] = {
 }
 
 
-def _run(build: Build, seeds: list[int], lr: float = 0.01) -> SupervisedRun:
-    setting = SupervisedSetting(lr=lr, steps=4, evaluations=2, clip=1.0)
+def _run(build: Build, seeds: list[int], lr: float = 0.01, evaluations: int = 2) -> SupervisedRun:
+    names = {name for penalties in members.offered(build()).values() for name in penalties}
+    penalty = ";".join(f"{name}:0.1" for name in sorted(names)) or None
+    setting = SupervisedSetting(
+        lr=lr, steps=_STEPS, evaluations=evaluations, clip=1.0, penalty=penalty
+    )
     return ProbeTask(build).start(setting, seeds, _CPU)
 
 

@@ -11,10 +11,10 @@ import pytest
 from nalu_ray import registry
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
 from nalu_ray.sweep.presets import Resources, expand, load_sweep
-from nalu_ray.sweep.trial_spec import TrialSpec
 
 from .commands import call, rows
 from .hosts import ADDRESSES

@@ -17,6 +17,7 @@ from nalu_ray.command import request, screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.words import Changes, Exit
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.machine import raise_open_files
 from nalu_ray.sweep.presets import expand, load_sweep
 
 EXAMPLES = re.findall(r"^  (python -m nalu_ray\.tune .*)$", request.EXAMPLES, re.MULTILINE)
@@ -179,7 +180,7 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "no task given; choose from: fake, gridworld, identity,"),
+        ("", "no task given; choose from: "),
         ("seeds=3", "no task given"),
         ("fak", "unknown task 'fak'. Did you mean 'fake'?"),
         ("fak --help", "Did you mean 'fake'?"),
@@ -395,16 +396,29 @@ def test_a_size_that_no_tensor_can_have_is_refused(capsys: pytest.CaptureFixture
     ]
 
 
-def test_too_few_open_files_are_told_before_ray_starts(tmp_path: Path) -> None:
-    words = "-m nalu_ray.tune static layer=nac op=add seeds=1"
-    line = f"ulimit -n 64; exec {sys.executable} {words}"
-    done = subprocess.run(
-        line, shell=True, capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == Exit.USAGE
-    assert done.stderr.splitlines() == [
-        "error: ulimit -n is 64: Ray opens up to 1,024 files; --local needs few"
-    ]
+def test_too_few_open_files_are_told_before_ray_starts(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(request, "raise_open_files", lambda: 64)
+    code, _, err = call(capsys, "fake layer=a lr=1 seeds=1")
+    assert code == Exit.USAGE
+    assert err == ["error: ulimit -n is 64: Ray opens up to 1,024 files; --local needs few"]
+    assert call(capsys, "fake layer=a lr=1 seeds=1 --local -q")[0] == Exit.DONE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="NOT TESTED: no such limit")
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = before[1] if before[1] != resource.RLIM_INFINITY else 10**9
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 512), before[1]))
+    try:
+        assert raise_open_files() == min(hard, 65_536)
+        raised = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert raised == (min(hard, 65_536), before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize("text", ["1_0", "x", HUGE, "1.5", str(2**63)])

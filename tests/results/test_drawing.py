@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +46,13 @@ axes.formatter.use_mathtext: True
 """
 
 
+def settings(folder: Path, data: bytes) -> None:
+    """Writes settings of matplotlib, and beside them its list of fonts, which is slow to make."""
+    (folder / "matplotlibrc").write_bytes(data)
+    for fonts in Path(matplotlib.get_cachedir()).glob("fontlist-*.json"):
+        shutil.copy(fonts, folder)
+
+
 def draw(folder: Path, **environment: str) -> tuple[str, str]:
     """Draws in a process of its own; returns the figures' digest and the user's text.usetex."""
     clean = {
@@ -66,7 +75,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_settings_of_a_file_or_folder_change_nothing(tmp_path: Path, plain: str) -> None:
-    (tmp_path / "matplotlibrc").write_text(USERS)
+    settings(tmp_path, USERS.encode())
     assert draw(ROOT, MATPLOTLIBRC=str(tmp_path)) == (plain, "True")
     assert draw(ROOT, MPLCONFIGDIR=str(tmp_path)) == (plain, "True")
 
@@ -81,5 +90,5 @@ def test_a_backend_that_cannot_be_had_changes_nothing(
 
 
 def test_a_settings_file_that_cannot_be_read_changes_nothing(tmp_path: Path, plain: str) -> None:
-    (tmp_path / "matplotlibrc").write_bytes(b"\xff\xfe")
+    settings(tmp_path, b"\xff\xfe")
     assert draw(ROOT, MPLCONFIGDIR=str(tmp_path))[0] == plain

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from nalu_ray import layers, registry
 from nalu_ray.report import main
 from nalu_ray.results import leaderboard
 from nalu_ray.results.analysis.costs import with_costs
 from nalu_ray.results.analysis.table import build
+from nalu_ray.results.output.formats import tidy
+from nalu_ray.results.output.grid import captions
 from nalu_ray.results.publication import Publication, PublishedValue
 from nalu_ray.results.specs import TRIAL, Axis, TaskSpecs
 from nalu_ray.results.store.store import Store
@@ -33,8 +38,8 @@ TABLES = leaderboard.tables(
     presets=("madsen*",),
     publication=Publication(
         source="Somebody (2020)",
-        values=(PublishedValue(row="add", column="nau", measure="rate", text="100%"),),
-    ).transposed(),
+        values=(PublishedValue(row="nau", column="add", measure="rate", text="100%"),),
+    ),
 )
 FIELDS = ["layer", "op", "lr"]
 
@@ -160,3 +165,25 @@ def test_costs_are_read_whatever_the_selected_step() -> None:
     )
     cell = build(TABLES[1], rows).cells["nau", "", "parameters"]
     assert (cell.value, cell.text) == (200, "200")
+
+
+def test_what_a_unit_is_given_comes_from_its_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = dict(layers.registry._layers.entries)
+    monkeypatch.setattr(layers.registry._layers, "entries", entries)
+    factory = layers.get("relu").factory
+    layers.register("told", label="Told", given="operation")(factory)
+    static = registry.task("static").specs()
+    (table, *_) = static.tables
+    assert table.columns is not None
+    assert table.columns.given["told"] == "operation"
+    assert table.columns.more["told"] == "Told"
+
+
+def test_columns_that_are_given_something_are_named_below_the_table() -> None:
+    turned = TABLES[0].model_copy(
+        update={"rows": TABLES[0].columns, "columns": UNITS, "models": "columns"}
+    )
+    table = build(turned, trial("none", "add", 0.001, [None, None], 0.1))
+    assert "Given by hand: operation (Linear)." in captions(table)
+    with_given = [line["given"] for line in csv.DictReader(io.StringIO(tidy(table)))]
+    assert with_given.count("operation") == 2 * 3  # two operations, three measures

@@ -24,7 +24,7 @@ from nalu_ray.results.output.save import Stored, present
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, TaskSpecs
 from nalu_ray.results.store.store import Store
-from tests.results.samples import TABLE_7, build_each, fill, frame, full_static, mse, run
+from tests.results.samples import TABLE_7, build_each, fill, frame, full_static, mse, run, specs
 
 LAPTOP = {"preset": "laptop", "changes": "{}"}
 SMOKE = {"preset": "smoke", "changes": "{}"}
@@ -466,6 +466,7 @@ def test_the_hint_for_long_tables_is_a_command(
 ) -> None:
     store = Store(str(tmp_path / "my results"))
     fill(store, "static", full_static(1, 1), ["layer", "op", "lr"])
+    store.write_specs(specs("static").model_copy(update={"figures": ()}))  # slow to draw
     text, _ = printed(store, tmp_path / "to")
     commands = set(re.findall(r"cells: (python .*)", text))
     assert len(commands) == 1

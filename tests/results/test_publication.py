@@ -43,7 +43,6 @@ def test_a_file_of_two_tables(tmp_path: Path) -> None:
     assert other.lookup("nau", "", "error") == Published("-1.8e4", -18000.0, "", False)
     assert other.source == "mine.csv"
     assert read(path, "theirs")["other"].source == "theirs"
-    assert rates.transposed().lookup("add", "nau", "rate") == rates.lookup("nau", "add", "rate")
     assert Publication.model_validate_json(rates.model_dump_json()) == rates
 
 

@@ -87,7 +87,7 @@ def test_seeds_that_none_has_are_named_and_left(
     with caplog.at_level(logging.WARNING):
         assert states.blocks(store, "fake") == []
     (record,) = caplog.records
-    assert record.getMessage().startswith(f"skipped {about}: says of no state what it is of (")
+    assert record.getMessage().startswith(f"skipped {about}: not the description of a state (")
     assert len(record.getMessage()) < 2000
 
 

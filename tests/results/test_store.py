@@ -219,6 +219,22 @@ def strip(store: Store, column: str) -> list[str]:
     return names
 
 
+def test_a_reason_of_megabytes_keeps_its_beginning_and_its_end(store: Store) -> None:
+    long = f"ValueError: {'x' * 3_000_000} (traceback: results/a.traceback.txt)"
+    put(store, {0: 1.0, 1: 2.0}, ok=False, reason=long)
+    put(store, {2: 1.0})
+    (path, *_) = sorted(Path(store.out, "static").glob("*.parquet"), key=os.path.getmtime)
+    assert path.stat().st_size < 50_000
+    reasons = {o.seed: o.reason for o in store.outcomes("static").values()}
+    assert reasons[2] is None
+    for seed in (0, 1):
+        assert len(reasons[seed] or "") == 4005
+        assert str(reasons[seed]).startswith("ValueError: xxx")
+        assert str(reasons[seed]).endswith("xx (traceback: results/a.traceback.txt)")
+        assert " ... " in str(reasons[seed])
+    assert store.load("static")["reason"].dropna().str.len().max() == 4005
+
+
 def test_an_outcome_that_a_row_gives_counts_whatever_its_reason_says(store: Store) -> None:
     given = rows({0: 1.0, 1: 2.0}, ok=False, reason="diverged: no")
     given["outcome"] = [None, "out_of_memory", None, "anything"]

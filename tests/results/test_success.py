@@ -154,9 +154,9 @@ def test_every_format_prints_rate_interval_step_and_published_value(form: str) -
         text = FORMATS[form](table).replace("\\[", "[").replace("\\]", "]").replace("{[}", "[")
     for part in ("70 [40, 89]", "200 [100, 200]", "0 [0, 39]", "never", "100", "1.8e4"):
         assert part in text, part
+    assert "Somebody (2020)" in text
     if form != "csv":  # whose columns say it
         assert "(100)" in text
-        assert "Somebody (2020)" in text
         assert "7/10 [40, 89]" in text
 
 
@@ -169,7 +169,12 @@ def test_what_stands_below_the_cells() -> None:
     assert "In parentheses: Somebody (2020)." in said
     texts = [cell.text for part in spread(table).sections for x in part.lines for cell in x.cells]
     assert texts == ["7/10", "0/6", "200, 7/10", "0/6", "4.5e-02", "2.5e-02"]
-    assert "solved [95 %]" in statistics(table).head
+    plain = statistics(table)
+    assert "solved [95 %]" in plain.head
+    # the rate's line has the step of first success too
+    place = plain.head.index("test")
+    assert [line[place] for line in plain.lines] == ["solved in %", "sparsity"] * 2
+    assert plain.lines[0][plain.head.index("solved at step")] == "200"
 
 
 @pytest.mark.parametrize("statistic", ["rate", "solved_at"])

@@ -16,7 +16,7 @@ from nalu_ray.rl.losses import actor_critic
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner
 from nalu_ray.rl.rollout import Rollout
-from tests.rl.small import CONFIGS, STEPS, config
+from tests.rl.small import CONFIGS, NETWORK, STEPS, config
 
 BOTH = pytest.mark.parametrize("kind", list(CONFIGS))
 
@@ -129,6 +129,19 @@ def test_optimiser_and_learning_rates(kind: str) -> None:
         update(built, rollout(made))
         assert plain["lr"] == pytest.approx(lr)
         assert nac["lr"] == pytest.approx(3 * lr)
+
+
+def test_a_units_bounds_hold_after_a_step() -> None:
+    network = {**NETWORK, "variant": "lstm_nau"}
+    made = config("a3c").rl_module(model_config=network).training(lr=10.0, nac_lr_factor=1.0)
+    built = learner(made)
+    before = weights(built)
+    update(built, rollout(made))
+    (name,) = (name for name in before if name.endswith(".W"))
+    after = built.network.state_dict()[name]
+    assert (after.abs() == 1).any()
+    assert after.abs().max() == 1
+    assert not torch.equal(after, before[name])
 
 
 def test_one_step_is_torchs() -> None:

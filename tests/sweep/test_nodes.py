@@ -11,7 +11,7 @@ import nalu_ray
 from nalu_ray import __version__
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.provenance import code_digest
+from nalu_ray.sweep.code_digest import package_digest
 from nalu_ray.sweep.ray import nodes
 from nalu_ray.sweep.ray.nodes import Answer, check_nodes
 
@@ -39,7 +39,7 @@ def check(
 
 def test_nodes_like_this_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert HERE.version == __version__
-    assert HERE.code == code_digest()
+    assert HERE.code == package_digest()
     assert HERE.sees
     assert check(monkeypatch, tmp_path, HERE, HERE) == []
 
@@ -78,7 +78,7 @@ def test_the_digest_is_of_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.delitem(sys.modules, "envs", raising=False)
 
     def digest() -> str:
-        code_digest.cache_clear()
+        package_digest.cache_clear()
         return nodes._probe()("/")[1]
 
     assert digest() == HERE.code
@@ -92,11 +92,11 @@ def test_the_digest_is_of_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "envs" / "notes.txt").write_text("no code")
     digests.append(digest())
     monkeypatch.undo()
-    code_digest.cache_clear()
+    package_digest.cache_clear()
     assert digests[0] != digests[1] == digests[2]
     assert HERE.code not in digests
 
 
 def test_a_node_whose_version_has_no_digest_still_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "nalu_ray.sweep.provenance", None)
+    monkeypatch.setitem(sys.modules, "nalu_ray.sweep.code_digest", None)
     assert nodes._probe()("/") == (__version__, "unknown", True)

@@ -6,10 +6,12 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -17,12 +19,14 @@ import psutil
 import pytest
 
 from nalu_ray.errors import ConfigError
-from nalu_ray.sweep.ray import cluster
+from nalu_ray.sweep.ray import cluster, liveness
 from nalu_ray.sweep.scratch import TUNE
 from tests.conftest import PYTHONPATH
 
 from .test_runner import call, command, files, finish, processes, rows, until
 
+# whoever starts the command does not wait for a head that may come back
+IMPATIENT = "from nalu_ray.sweep.ray import liveness; liveness.PATIENCE_SECONDS = 2.0"
 SLOW = "fake layer=a lr=1 steps=20 seconds=0.1 seeds=3 --seeds-per-trial 1 --max-concurrent 1"
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED: needs /proc")
 
@@ -37,9 +41,9 @@ def listening(session_id: int) -> dict[str, set[str]]:
             sockets = process.net_connections("inet")
         except (psutil.Error, ProcessLookupError):
             continue
-        for socket in sockets:
-            if socket.status == psutil.CONN_LISTEN:
-                heard.setdefault(process.info["name"], set()).add(socket.laddr.ip)
+        for each in sockets:
+            if each.status == psutil.CONN_LISTEN:
+                heard.setdefault(process.info["name"], set()).add(each.laddr.ip)
     return heard
 
 
@@ -53,6 +57,12 @@ def of_session(session_id: int, name: str) -> list[psutil.Process]:
         except ProcessLookupError:
             continue
     return [process for process in found if process.info["status"] != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def swift(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, the fake task takes no time."""
+    monkeypatch.setattr("nalu_fake.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 def alive(session_id: int) -> list[str]:
@@ -80,7 +90,7 @@ def test_nobody_else_reaches_a_sweep_and_hanging_up_ends_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fake")
+@pytest.mark.usefixtures("swift")
 @needs_proc
 @pytest.mark.parametrize(
     ("victim", "part"),
@@ -142,7 +152,7 @@ def anothers() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fake")
+@pytest.mark.usefixtures("swift")
 @needs_proc
 @pytest.mark.parametrize("victim", ["raylet", "gcs_server"])
 def test_a_part_of_anothers_ray_that_dies(
@@ -151,7 +161,7 @@ def test_a_part_of_anothers_ray_that_dies(
     """As at the loss of a head, or of the node that the driver runs on."""
     assert anothers.stdout
     address = anothers.stdout.readline().strip()
-    process = command(f"{SLOW} --address {address}")
+    process = command(f"{SLOW} --address {address}", IMPATIENT)
     until(files, 120)
     of_session(anothers.pid, victim)[0].kill()
     out, err = process.communicate(timeout=180)
@@ -163,6 +173,19 @@ def test_a_part_of_anothers_ray_that_dies(
     until(lambda: not alive(process.pid))
     assert not Path("results", TUNE).exists()
     assert call(f"{SLOW} --local", capsys)[0] == 0
+
+
+def test_a_part_that_is_stopped_is_lost_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system accepts connections for it, and it answers none."""
+    monkeypatch.setattr(liveness, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        part = liveness.RayProcess("part", "127.0.0.1", server.getsockname()[1], patience=0.0)
+        assert [part.lost() for _ in range(3)] == [False] * 3
+        assert part.silent
+        monkeypatch.setattr(liveness, "SILENCE_SECONDS", 0.0)
+        assert part.lost()
+    assert [part.lost() for _ in range(2)] == [True, True]
+    assert not part.silent  # nothing listens any more
 
 
 # -- one that does not start -----------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_a_checkout_of_another_owner_says_why_it_has_none(
 
 def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert checkout(tmp_path) == Checkout(reason="git is not to be had, or does not answer")
+    assert checkout(tmp_path) == Checkout(reason="git is not installed, or does not answer")
 
 
 def test_the_manifest_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

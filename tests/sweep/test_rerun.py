@@ -9,7 +9,7 @@ import pytest
 
 from nalu_ray import tune
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep import source
+from nalu_ray.sweep import code_digest
 
 LINE = "fake layer=a,b lr=1 seeds=3 --local"
 
@@ -19,7 +19,7 @@ def code(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Makes the source be of some digest."""
 
     def use(digest: str) -> None:
-        monkeypatch.setattr(source, "_digest", lambda roots: digest)
+        monkeypatch.setattr(code_digest, "_digest", lambda roots: digest)
 
     return use
 

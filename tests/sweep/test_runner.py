@@ -20,12 +20,12 @@ from rich.console import Console
 
 from nalu_ray import registry, tune
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
 from nalu_ray.sweep.presets import Point, Resources
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.trial import Trial
-from nalu_ray.sweep.trial_spec import TrialSpec
 from nalu_ray.training import supervised
 from tests.conftest import PYTHONPATH
 
@@ -85,10 +85,18 @@ def until(happened: Callable[[], Any], seconds: float = 60) -> None:
 HEEDING_CTRL_C = ["env", "--default-signal=INT"] if sys.platform == "linux" else []
 
 
-def command(line: str, **options: Any) -> subprocess.Popen[str]:
-    """Starts the real command in a process group of its own, as a shell does."""
+def command(line: str, before: str = "", **options: Any) -> subprocess.Popen[str]:
+    """Starts the real command in a process group of its own, as a shell does.
+
+    Args:
+        line: its words.
+        before: code that runs in its process first.
+        options: of the process.
+    """
+    program = f"import sys; from nalu_ray import tune\n{before}\nsys.exit(tune.main(sys.argv[1:]))"
+    how = ["-c", program] if before else ["-m", "nalu_ray.tune"]
     return subprocess.Popen(
-        [*HEEDING_CTRL_C, sys.executable, "-m", "nalu_ray.tune", *shlex.split(line)],
+        [*HEEDING_CTRL_C, sys.executable, *how, *shlex.split(line)],
         env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "disabled"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -99,6 +107,19 @@ def command(line: str, **options: Any) -> subprocess.Popen[str]:
 
 
 # -- on the session's cluster ----------------------------------------------------------------------
+
+
+def test_what_lives_of_ray_answers(cluster: str) -> None:
+    from nalu_ray.sweep.ray import liveness
+
+    parts = liveness.parts()
+    assert [part.name for part in parts] == [
+        "head (gcs_server)",
+        "part on this machine (raylet)",
+    ]
+    for part in parts:
+        part._greet()
+        assert not part.lost()
 
 
 def test_ray_gives_the_rows_of_a_local_run_under_readable_names(
@@ -276,7 +297,7 @@ def test_a_node_that_comes_with_other_code_ends_the_sweep(
 ) -> None:
     from nalu_ray.sweep.ray import driver
 
-    monkeypatch.setattr(driver, "code_digest", lambda: "abc")
+    monkeypatch.setattr(driver, "package_digest", lambda: "abc")
     monkeypatch.setattr(driver, "RETRIES", 0)
     code, text = call(f"fake layer=a lr=1 seeds=1 --address {cluster} -q", capsys)
     assert code == 3

@@ -17,8 +17,8 @@ import pytest
 from nalu_ray.command import words
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep import stdio
-from nalu_ray.sweep.messages import Messages
 from nalu_ray.sweep.stdio import Stream
+from nalu_ray.sweep.warnings import WarningRelay
 from tests.conftest import PYTHONPATH
 
 PYTHON = sys.executable
@@ -130,7 +130,7 @@ def test_no_streams_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @full
 @pytest.mark.parametrize(
-    ("printed", "ends", "code"), [(True, 0, 2), (True, 1, 1), (False, 0, 0), (False, 1, 1)]
+    ("printed", "ends", "code"), [(True, 0, 3), (True, 1, 1), (False, 0, 0), (False, 1, 1)]
 )
 def test_the_exit_code_where_what_is_printed_is_lost(
     capsys: pytest.CaptureFixture[str],
@@ -157,10 +157,10 @@ def test_who_warns_never_fails() -> None:
     def tell(text: str) -> None:
         raise BrokenPipeError
 
-    with Messages(tell):
+    with WarningRelay(tell):
         warnings.warn("weights look odd", stacklevel=1)
     cannot_be_formatted = logging.makeLogRecord({"msg": "%d of %d", "args": ("one",)})
-    assert Messages([].append).handle(cannot_be_formatted) is False
+    assert WarningRelay([].append).handle(cannot_be_formatted) is False
 
 
 # -- whole commands --------------------------------------------------------------------------------
@@ -196,8 +196,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("report static | head -1", 0, "Simple"),
         ("report static >&-", 0, ""),
         ("report static --format md", 0, "**"),
-        pytest.param("report static >/dev/full", 2, "", marks=full),
-        pytest.param("tune static --print-config >/dev/full", 2, "", marks=full),
+        pytest.param("report static >/dev/full", 3, "", marks=full),
+        pytest.param("report --help >/dev/full", 3, "", marks=full),
+        pytest.param("tune static --print-config >/dev/full", 3, "", marks=full),
         ("tune --help | head -1", 0, "usage"),
     ],
 )

@@ -97,11 +97,21 @@ def test_the_line_is_the_one_that_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize("state_seconds", [0, 1000])
 def test_rows_that_find_no_room_are_no_failed_seeds(
-    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state_seconds: float, fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small files still have room: a traceback, failed rows."""
+    """Smaller files still have room: a traceback, failed rows, the state of a short trial."""
     made = spec(fake, tmp_path, steps=6)
+    steps: list[int] = []
+    run = type(fake.start(fake.setting_type(), (0,), None))
+    advance = run.advance
+
+    def counted(self: Any) -> Any:
+        steps.append(self.step)
+        return advance(self)
+
+    monkeypatch.setattr(run, "advance", counted)
     put = Store.put
 
     def full(store: Store, path: str, data: bytes, **options: bool) -> None:
@@ -109,7 +119,7 @@ def test_rows_that_find_no_room_are_no_failed_seeds(
             raise StoreError(f"cannot write {path}: No space left on device")
         put(store, path, data, **options)
 
-    trial = Trial(made, report_seconds=0, state_seconds=0)
+    trial = Trial(made, report_seconds=0, state_seconds=state_seconds)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put", full)
         with pytest.raises(StoreError, match="No space left"):
@@ -117,6 +127,7 @@ def test_rows_that_find_no_room_are_no_failed_seeds(
     assert endings(tmp_path) == {}
     assert len(states.blocks(Store(str(tmp_path)), "fake")) == 1
     assert [report.step for report in Trial(made, report_seconds=0)] == [6]
+    assert steps == [0, 1, 2, 3, 4, 5], "finished training runs again"
     list(Trial(spec(fake, tmp_path / "whole", steps=6)))
     assert stored(tmp_path).equals(stored(tmp_path / "whole"))
     assert not (tmp_path / ".states").exists()

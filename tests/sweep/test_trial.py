@@ -21,12 +21,14 @@ import torch
 from pydantic import ValidationError
 from ray.tune.result import DONE
 
+from nalu_ray import registry
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import COMPLETED, Store, StoreError
-from nalu_ray.sweep.machine import GIB, WORKER_BYTES, NodeError, check_node
-from nalu_ray.sweep.messages import Messages
-from nalu_ray.sweep.provenance import code_digest
+from nalu_ray.sweep.code_digest import package_digest
+from nalu_ray.sweep.dispatch import NodeError, check_node, receive
+from nalu_ray.sweep.machine import GIB, WORKER_BYTES
 from nalu_ray.sweep.trial import Report, Trial, TrialSpec
+from nalu_ray.sweep.warnings import WarningRelay
 from tests.conftest import PYTHONPATH
 
 
@@ -148,9 +150,24 @@ def test_the_half_state_of_a_killed_writer_goes_with_its_trial(fake: Any, tmp_pa
 def test_a_node_with_other_code_is_refused(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path)
     check_node(made.out, made.mark, "")
-    check_node(made.out, "", code_digest())
-    with pytest.raises(NodeError, match=f"other code .digest {code_digest()}. than this .*abc"):
+    check_node(made.out, "", package_digest())
+    with pytest.raises(NodeError, match=f"other code .digest {package_digest()}. than this .*abc"):
         check_node(made.out, "", "abc")
+
+
+def test_a_node_with_another_plugin_is_refused(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = spec(fake, tmp_path).model_copy(update={"code": package_digest()})
+    made = made.model_copy(update={"numbers": made.numbers_here()})
+    assert receive(made.plain()) == made
+    other = made.model_copy(update={"numbers": "0123456789ab"})
+    with pytest.raises(NodeError, match=r"other code of task fake or its layers .*0123456789ab"):
+        receive(other.plain())
+    monkeypatch.setattr(registry, "_sources", lambda: ({}, ()))  # as where it is not installed
+    registry.everything.cache_clear()
+    with pytest.raises(NodeError, match=r"cannot load the task: .*fake.*; install the same"):
+        receive(made.plain())
 
 
 def test_a_node_that_does_not_see_the_results_is_refused(fake: Any, tmp_path: Path) -> None:
@@ -218,7 +235,7 @@ def test_a_state_of_other_code_is_told_and_not_taken_up(
 ) -> None:
     made = begun(fake, tmp_path)
     before = Trial(made).code
-    monkeypatch.setattr("nalu_ray.sweep.trial.numbers_digest", lambda task, setting: "abc")
+    monkeypatch.setattr("nalu_ray.sweep.dispatch.numbers_digest", lambda task, setting: "abc")
     assert [(report.step, report.resumed) for report in Trial(made, report_seconds=0)] == [
         *((step, 0) for step in range(1, 6)),
         (6, 0),
@@ -239,7 +256,7 @@ def test_the_state_of_other_code_outlives_a_trial_that_fails(
         raise ValueError("broken by the edit")
 
     with monkeypatch.context() as patch:
-        patch.setattr("nalu_ray.sweep.trial.numbers_digest", lambda task, setting: "abc")
+        patch.setattr("nalu_ray.sweep.dispatch.numbers_digest", lambda task, setting: "abc")
         patch.setattr(fake.start(fake.setting_type(), (0,), None).__class__, "advance", fail)
         *_, last = Trial(made, report_seconds=0)
         assert set(last.failed) == set(made.seeds)
@@ -252,7 +269,7 @@ def test_a_trial_whose_code_has_no_digest_is_stored_without(
     def fail(task: Any, setting: Any) -> str:
         raise ImportError("a layer of another package")
 
-    monkeypatch.setattr("nalu_ray.sweep.trial.numbers_digest", fail)
+    monkeypatch.setattr("nalu_ray.sweep.dispatch.numbers_digest", fail)
     *_, last = Trial(spec(fake, tmp_path))
     assert dict(last.failed) == {}
     assert stored(tmp_path).code.isna().all()
@@ -377,7 +394,7 @@ def test_a_trial_computes_with_the_threads_of_its_cpus(fake: Any, tmp_path: Path
 
 def test_messages_are_passed_on_once_without_place_and_without_rays() -> None:
     told: list[str] = []
-    with warnings.catch_warnings(), Messages(told.append):
+    with warnings.catch_warnings(), WarningRelay(told.append):
         warnings.simplefilter("always")
         for _ in range(3):
             warnings.warn("look", UserWarning, stacklevel=1)

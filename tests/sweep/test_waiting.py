@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nalu_ray import tune
+from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.ray import waiting
-from nalu_ray.sweep.trial_spec import TrialSpec
 from nalu_ray.task import Setting
 
 

@@ -26,14 +26,16 @@ def alone(build: object, seed: int) -> nn.Module:
 def test_a_replica_is_the_network_built_alone(name: str) -> None:
     build = lambda: layers.build(name, 5, 3, 2)  # noqa: E731
     replicas = Replicas(build, SEEDS)
-    x = torch.randn(3, 7, 5)
+    x = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0))
+    # a divisor near 0 makes rounding show
+    close: dict[str, float] = {"rtol": 1e-4, "atol": 1e-5}
     together = replicas(x)
     assert together.shape == (3, 7, 2)
     for k, seed in enumerate(SEEDS):
         module = alone(build, seed)
-        torch.testing.assert_close(together[k], module(x[k]))
+        torch.testing.assert_close(together[k], module(x[k]), **close)
         state = replicas.replica(k)
-        torch.testing.assert_close(functional_call(module, state, (x[k],)), module(x[k]))
+        torch.testing.assert_close(functional_call(module, state, (x[k],)), module(x[k]), **close)
 
 
 def test_building_leaves_the_global_generator_where_it_was() -> None:

@@ -72,7 +72,7 @@ class Cell(nn.Module, ABC):
         return self._step(self._project(x, weights), state, weights)
 
     def with_resets(self, x: Tensor, keep: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads sequences in which the state is reset to 0, where every cell starts.
+        """Reads sequences in which the state is reset to its start.
 
         Args:
             x: (steps, batch, in_features), at least one step.
@@ -82,9 +82,9 @@ class Cell(nn.Module, ABC):
         Returns:
             The outputs of all steps, (steps, batch, out_features), and the last state.
         """
-        weights, outputs = self._weights(), []
+        weights, outputs, start = self._weights(), [], self.initial(1, x)
         for projected, kept in zip(self._project(x, weights), keep, strict=True):
-            output, state = self._step(projected, reset(state, kept), weights)
+            output, state = self._step(projected, reset(state, kept, start), weights)
             outputs.append(output)
         return torch.stack(outputs), state
 
@@ -183,12 +183,10 @@ class AffineCell(Cell):
         return nn.functional.linear(x, self.weight_x, self.bias)
 
 
-def reset(state: State, keep: Tensor) -> State:
-    """The state with 0 in the rows where keep, (batch,), is 0."""
+def reset(state: State, keep: Tensor, start: State) -> State:
+    """The state with that of ``start``, (1, ...), in the rows where keep, (batch,), is 0."""
     # not a product: an infinite state times 0 is NaN
-    return tuple(
-        part.masked_fill((keep == 0).reshape(-1, *[1] * (part.dim() - 1)), 0) for part in state
-    )
+    return tuple(_where(keep != 0, part, first) for part, first in zip(state, start, strict=True))
 
 
 def last(outputs: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import pandas as pd
 from nalu_ray.results.analysis.axes import Heading, headings, stored_column
 from nalu_ray.results.analysis.cells import Cell, measured
 from nalu_ray.results.analysis.curves import Curve, Panel, Points
-from nalu_ray.results.analysis.selection import Runs, observe, references, runs_of
+from nalu_ray.results.analysis.selection import observe, references, runs_of
 from nalu_ray.results.analysis.text import budgets, in_full
 from nalu_ray.results.specs import FigureSpec, Measure
 
@@ -55,13 +55,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     Returns:
         Panels in printed order. Of several settings of a point, ``spec.selection`` prefers one.
     """
-    settings = _settings(spec, rows)
-    measure = Measure.model_validate(
-        {"metric": spec.metric, "split": spec.split, "label": spec.y_label}
-        | {"statistic": spec.statistic, "relative_to": spec.relative_to}
-    )
-    observed = observe(rows, runs_of(rows, spec.selection), measure, spec.solved_below)
-    bases = references(rows, measure.relative_to, spec.split)
+    settings, point = _settings(spec, rows), _Points(spec, rows)
     along = Along.of(settings[_X])
     spent = budgets(settings, [name for name in spec.budget if name != spec.swept])
     across: tuple[Heading, ...] = (Heading("", ""),)
@@ -73,8 +67,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
         curves = []
         for line in headings(spec.lines, here[_LINE].unique()):
             of_line = here[here[_LINE] == line.key]
-            ids = {x: of_line.loc[of_line[_X] == x, "setting_id"] for x in along.values}
-            cells = {x: measured(measure, _runs(observed, ids[x]), bases) for x in along.values}
+            cells = {x: point(of_line.loc[of_line[_X] == x, "setting_id"]) for x in along.values}
             points = {x: cell for x, cell in cells.items() if cell.value is not None}
             if points:
                 budget = spent[str(next(iter(points.values())).setting_id)]
@@ -83,6 +76,25 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
         if curves:
             drawn.append(Panel(panel.label, tuple(curves), along.ticks))
     return tuple(drawn)
+
+
+class _Points:
+    """Reads points of a figure, each from the runs of some settings."""
+
+    def __init__(self, spec: FigureSpec, rows: pd.DataFrame) -> None:
+        self.measure = Measure.model_validate(
+            {"metric": spec.metric, "split": spec.split, "label": spec.y_label}
+            | {"statistic": spec.statistic, "relative_to": spec.relative_to}
+        )
+        runs = runs_of(rows, spec.selection)
+        self.observed = observe(rows, runs, self.measure, spec.solved_below)
+        self.bases = references(rows, spec.relative_to, spec.split)
+        self.members = runs.groupby("setting_id").indices
+
+    def __call__(self, ids: Iterable[str]) -> Cell:
+        nobody = np.empty(0, dtype=np.intp)
+        runs = np.concatenate([nobody, *(self.members[sid] for sid in ids)])
+        return measured(self.measure, self.observed.take(runs), self.bases)
 
 
 def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
@@ -94,10 +106,6 @@ def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
         return settings.assign(**{_X: ""}).head(0)
     settings[_X] = [in_full(value) for value in settings[spec.swept].astype(object)]
     return settings
-
-
-def _runs(observed: Runs, ids: Iterable[str]) -> Runs:
-    return observed.take(np.isin(observed.setting_id.astype(str), [*map(str, ids)]))
 
 
 def _curve(

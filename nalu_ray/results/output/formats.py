@@ -18,6 +18,7 @@ from nalu_ray.results.output.grid import (
     Plain,
     arrange,
     captions,
+    source,
     statistics,
     statistics_note,
     title,
@@ -112,8 +113,9 @@ def tidy(table: Table) -> str:
             "measure": key, "measure_label": measure.label,
             "metric": measure.metric, "split": measure.split,
         }  # fmt: skip
-        cell = _fields(table.cells[row.key, column.key, key])
-        records.append({**place, **cell, **_whole(table)})
+        cell = table.cells[row.key, column.key, key]
+        published = {"published_source": source(table) if cell.published else None}
+        records.append({**place, **_fields(cell), **published, **_whole(table)})
     records = [{key: _inert(value) for key, value in record.items()} for record in records]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")

@@ -128,12 +128,17 @@ def captions(table: Table) -> tuple[str, ...]:
         sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
     sentences += [text for text in (_given(table), table.budgets, _tuned(table)) if text]
     if any(cell.published for cell in table.cells.values()):
-        source = spec.publication and spec.publication.source
-        sentences.append(f"In parentheses: {source or f'table {spec.number} of {PAPER}'}.")
+        sentences.append(f"In parentheses: {source(table)}.")
     if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
         sentences.append(f"{DOUBTED}: {spec.doubt}.")
     sentences.append("Bold: best of ours, ties included. –: not run.")
     return tuple(sentences)
+
+
+def source(table: Table) -> str:
+    """Returns where the published values of a table are from."""
+    spec = table.spec
+    return spec.publication.source if spec.publication else f"table {spec.number} of {PAPER}"
 
 
 def _given(table: Table) -> str:
@@ -194,14 +199,22 @@ def statistics(table: Table) -> Plain:
 
     Columns: row, column and measure; seeds; median with its 95 % interval; difference from another
     model with its 95 % interval; solved seeds with the Wilson interval of their rate; the step at
-    which they were first solved; lost seeds; setting.
+    which they were first solved; lost seeds; setting. A step of first success whose rate is in the
+    table has no line of its own, as the rate's line says the same.
     """
-    several = len(table.spec.measures) > 1
+    measures = table.spec.measures
+    rates = {(m.metric, m.split) for m in measures.values() if m.statistic == "rate"}
+    keys = [
+        key
+        for key, m in measures.items()
+        if m.statistic != "solved_at" or (m.metric, m.split) not in rates
+    ]
+    several = len(keys) > 1
     keyed = [
         (row, column, key, table.cells[row.key, column.key, key])
         for row in table.rows
         for column in table.columns
-        for key in table.spec.measures
+        for key in keys
         if table.cells[row.key, column.key, key].n and RANDOM not in (row.key, column.key)
     ]
     columns: dict[str, list[str]] = {table.spec.rows.field: [row.label for row, *_ in keyed]}
@@ -222,7 +235,7 @@ def statistics_note(table: Table) -> str:
     medians = any(cell.median is not None for cell in cells)
     note = "Over the seeds of each cell's setting"
     note += ": median [95 % interval between order statistics]" * medians
-    intervals = [cell.confidence for cell in cells]
+    intervals = [cell.confidence for cell in cells if cell.median is not None]
     intervals += [cell.difference.confidence for cell in cells if cell.difference]
     if any((confidence or 0) < 0.95 for confidence in intervals):
         note += ", marked * where fewer than six seeds give only their range"

@@ -12,7 +12,6 @@ from typing import Any
 
 from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.formats import html
-from nalu_ray.results.output.grid import PAPER
 from nalu_ray.results.store.store import Outcome
 
 _CSS = """
@@ -72,8 +71,8 @@ def page(chapters: Sequence[Chapter]) -> str:
         "img-src data:; style-src 'unsafe-inline'\">\n"
         f"<title>Neural arithmetic: results</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
         f"<h1>Neural arithmetic: results</h1>\n"
-        f"<p>Our results, with those of {escape(PAPER)}, "
-        f"<i>Neural Arithmetic Logic Units</i>, in parentheses.</p>\n<nav>{links}</nav>\n"
+        "<p>Our results, with published ones in parentheses. Each table names their source.</p>\n"
+        f"<nav>{links}</nav>\n"
         f"<main>\n{''.join(map(_chapter, chapters))}</main>\n</body>\n</html>\n"
     )
 

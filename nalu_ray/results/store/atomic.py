@@ -1,4 +1,4 @@
-"""Files for readers (tables, figures, the page): whole under their name, or not there at all."""
+"""Output files (tables, figures, the page), written completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nalu_ray.results.store import raw
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
-    """Writes a file through a temporary name, making its folder; an older one stays until then.
+    """Writes a file under a temporary name, then renames it; creates its folder.
 
     Raises:
         OSError: it could not be written, with ``path`` as its file name; nothing is left behind.

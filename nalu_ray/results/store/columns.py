@@ -1,4 +1,4 @@
-"""The fields of a task's setting as columns: each has one type, whatever a file's value is."""
+"""Columns for the fields of a setting: the type of each, and tables cast to these types."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, PydanticUserError
+
+from nalu_ray.values import check_text
 
 Column = Literal["text", "integer", "number", "flag"]
 Columns = Mapping[str, Column]
 
+TYPES: dict[str, pa.DataType] = {
+    "text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_(),
+}  # fmt: skip
 _OF_JSON: dict[frozenset[str], Column] = {
     frozenset({"integer"}): "integer",
     frozenset({"number"}): "number",
@@ -20,9 +26,9 @@ _OF_JSON: dict[frozenset[str], Column] = {
 
 
 def columns(setting_type: type[BaseModel]) -> Columns:
-    """Returns the type of each field's column; lists, mappings and mixtures are text.
+    """Returns the type of each field's column; lists, mappings and mixed types are text.
 
-    A field that may be none has the type of its other values.
+    An optional field has the type of its other values.
     """
     return _columns(setting_type)
 
@@ -31,7 +37,7 @@ def columns(setting_type: type[BaseModel]) -> Columns:
 def _columns(setting_type: type[BaseModel]) -> Columns:
     try:
         schema = setting_type.model_json_schema(mode="serialization")
-    except PydanticUserError:  # a type that has no form in JSON's schemas
+    except PydanticUserError:  # a type without a JSON schema
         return {}
     known = schema.get("$defs", {})
     return {
@@ -41,10 +47,43 @@ def _columns(setting_type: type[BaseModel]) -> Columns:
 
 
 def _kinds(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names of JSON's types that a schema allows, null left out."""
+    """Yields the JSON types that a schema allows, except null."""
     if "$ref" in schema:
         yield from _kinds(known.get(schema["$ref"].rsplit("/", 1)[-1], {}), known)
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
         yield from _kinds(part, known)
     given = schema.get("type", ())
     yield from {given} - {"null"} if isinstance(given, str) else set(given) - {"null"}
+
+
+def typed(table: pa.Table, known: Columns) -> pa.Table:
+    """Returns a table with its columns cast to the types of their fields.
+
+    Raises:
+        ValueError: a value does not fit; the message names the field.
+    """
+    for index, name in enumerate(table.column_names):
+        wanted = TYPES.get(known.get(name, ""))
+        if wanted is not None and table.schema.field(index).type != wanted:
+            try:
+                table = table.set_column(index, name, table.column(index).cast(wanted))
+            except pa.ArrowException as error:
+                raise ValueError(f"{name}: no {known[name]}: {_first(error)}") from error
+    return table
+
+
+def check_texts(row: pa.Table) -> None:
+    """Refuses texts in a table of one row that no setting can have.
+
+    Raises:
+        ValueError: a text is too long, is nested too deeply, or has control characters.
+    """
+    for name in row.column_names:
+        check_text("a column's name", name)
+        if pa.types.is_string(row[name].type) or pa.types.is_large_string(row[name].type):
+            for text in row[name].to_pylist():
+                check_text(name, text or "")
+
+
+def _first(error: Exception) -> str:
+    return str(error).split("\n", maxsplit=1)[0][:200]

@@ -1,4 +1,4 @@
-"""Files of a results folder: written whole or not at all, read in parallel, bad ones named."""
+"""Files of a results folder: written completely or not at all, read in parallel."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from nalu_ray.errors import printable
-from nalu_ray.results.store import footer, origin, raw, seal
-from nalu_ray.results.store.columns import Columns
+from nalu_ray.results.store import integrity, raw, seal
+from nalu_ray.results.store.columns import Columns, typed
 from nalu_ray.results.store.paths import expanded
 from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import COLUMNS, LATER, OUTCOME, SCHEMA, with_outcomes
-from nalu_ray.results.store.typed import typed
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
         raise OSError("name a folder or a URI")
     scheme, is_uri, rest = out.partition("://")
     if is_uri:
-        # what follows would be dropped in silence
+        # the rest would be dropped silently
         lost = "#" if "#" in rest else "?" if "?" in rest and scheme == "file" else ""
         if lost:
             code = f"%{ord(lost):02X}"
@@ -52,12 +51,12 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
 
 
 def write_whole(filesystem: fs.FileSystem, path: str, data: bytes, *, settle: bool = True) -> None:
-    """Writes a file that appears under its name only once it is complete, and on the disk.
+    """Writes a file that appears under its name only once it is complete and on the disk.
 
     Args:
-        filesystem: where to.
-        path: in it.
-        data: all of it.
+        filesystem: the file system.
+        path: path in it.
+        data: the content.
         settle: also wait for the folder; see :func:`nalu_ray.results.store.raw.write_local`.
 
     Raises:
@@ -66,7 +65,7 @@ def write_whole(filesystem: fs.FileSystem, path: str, data: bytes, *, settle: bo
     if raw.is_local(filesystem):
         raw.write_local(path, data, settle=settle)
         return
-    # an object store shows an object only once it is whole
+    # an object store shows an object only once it is complete
     filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
@@ -84,14 +83,14 @@ def remove_quietly(filesystem: fs.FileSystem, path: str) -> None:
 
 
 def remove_if_empty(filesystem: fs.FileSystem, folder: str) -> None:
-    """Removes a folder of this machine's file systems that holds nothing."""
+    """Removes a local folder if it is empty."""
     if raw.is_local(filesystem):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def remove_stale(filesystem: fs.FileSystem, folder: str) -> None:
-    """Removes what writers that were killed a day ago or earlier left in a folder, if it can."""
+    """Removes temporary files that are older than a day, if it can: their writers were killed."""
     limit = (time.time() - STALE_SECONDS) * 1e9
     with contextlib.suppress(OSError):
         for item in list_folder(filesystem, folder):
@@ -100,7 +99,7 @@ def remove_stale(filesystem: fs.FileSystem, folder: str) -> None:
 
 
 def list_folder(filesystem: fs.FileSystem, folder: str) -> list[Entry]:
-    """Returns what lies in a folder; nothing if there is no such folder.
+    """Returns the entries of a folder; none if it does not exist.
 
     Raises:
         OSError: it cannot be listed.
@@ -109,12 +108,9 @@ def list_folder(filesystem: fs.FileSystem, folder: str) -> list[Entry]:
 
 
 def encode(table: pa.Table) -> bytes:
-    """Returns a table as Parquet that remembers where it is from, whoever copies the file.
-
-    Its pages have checksums, and all its bytes a digest.
-    """
+    """Returns a table as a Parquet file with its origin, page checksums and a digest."""
     buffer = pa.BufferOutputStream()
-    stamped = table.replace_schema_metadata(origin.stamp(table))
+    stamped = table.replace_schema_metadata(integrity.stamp(table))
     with pq.ParquetWriter(
         buffer, stamped.schema, compression="zstd", write_page_checksum=True
     ) as writer:
@@ -132,21 +128,23 @@ def read_tables(
     *,
     known: Columns | None = None,
 ) -> dict[str, pa.Table]:
-    """Reads Parquet files, the first written first; what is none of ours is named and skipped.
+    """Reads Parquet files in the order in which they were written.
+
+    A file that this program did not write, or that is damaged, is skipped with a warning.
 
     Args:
-        filesystem: where they are.
+        filesystem: the file system.
         infos: the files.
-        task: whose rows they must hold.
-        columns: the columns wanted; none means all.
-        warned: paths that were named before; grows.
+        task: the task whose rows they must have.
+        columns: the columns to read; None for all.
+        warned: paths that need no further warning; skipped paths are added.
         known: the types of the setting's fields, as far as they are known.
 
     Returns:
         File name to table, without metadata.
 
     Raises:
-        OSError: a file is there and cannot be read: its rows may be well.
+        OSError: a file exists but cannot be read; its rows may be intact.
     """
 
     def read(info: Entry) -> tuple[int, Entry, pa.Table] | None:
@@ -157,7 +155,7 @@ def read_tables(
             return None
         try:
             written, table = _read_one(data, task, columns, known or {})
-        except Exception as error:  # pyarrow raises whatever the bytes lead it to
+        except Exception as error:  # pyarrow may raise anything on damaged bytes
             skip(info, error)
             return None
         return written, info, table
@@ -176,17 +174,17 @@ def read_tables(
 
 
 def _bytes(filesystem: fs.FileSystem, path: str) -> bytes:
-    """Returns a row file's bytes; a large one is looked at before it is read."""
+    """Returns a row file's bytes; checks the size of a large one before reading it."""
     try:
         path.rsplit("/", 1)[-1].encode()
         with raw.opened(filesystem, path) as (stream, size):
-            if size > footer.SMALL:
-                footer.check_large(stream, size)
+            if size > integrity.SMALL_FILE:
+                integrity.check_large_file(stream, size)
             return raw.whole(stream, size)
     except FileNotFoundError:
-        raise ValueError("gone since it was listed") from None
+        raise ValueError("removed since it was listed") from None
     except UnicodeEncodeError:
-        raise ValueError("its name is no UTF-8") from None
+        raise ValueError("its name is not UTF-8") from None
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), path) from error
 
@@ -196,13 +194,13 @@ def _read_one(
 ) -> tuple[int, pa.Table]:
     sealed = seal.check_rows(data)
     file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-    footer.check(file, len(data))
+    integrity.check_size(file, len(data))
     missing = sorted(set(COLUMNS) - {*LATER, *file.schema_arrow.names})
     if missing:
         raise ValueError(f"no column {', '.join(missing)}")
-    wanted = None if columns is None else list(dict.fromkeys([*columns, *origin.CHECKED]))
+    wanted = None if columns is None else list(dict.fromkeys([*columns, *integrity.CHECKED]))
     table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
-    written = origin.check(file, table, task, known, sealed=sealed)
+    written = integrity.check(file, table, task, known, sealed=sealed)
     table = with_columns(typed(table, known), dict.fromkeys(LATER))
     if columns is None or OUTCOME in columns:
         table = with_outcomes(table)
@@ -210,7 +208,7 @@ def _read_one(
 
 
 def with_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
-    """Returns a table with those columns that it lacks, one value for all rows of each."""
+    """Returns a table with missing columns added, each with one value for all rows."""
     for name, value in values.items():
         if name not in table.column_names:
             kind = SCHEMA.field(name).type if name in SCHEMA.names else None
@@ -220,7 +218,7 @@ def with_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Casts a table to the types of ``schema`` where it has the column; text is plain text.
+    """Casts the columns that ``schema`` has to its types, and large strings to strings.
 
     Raises:
         pyarrow.ArrowException: a value does not fit.
@@ -234,9 +232,9 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Puts tables below one another; a column that is text in one and a number in another is text.
+    """Concatenates tables; a column that is text in one and a number in another becomes text.
 
-    A column that a table lacks is null there.
+    A column that a table lacks is null in its rows.
     """
     try:
         return pa.concat_tables(tables, promote_options="permissive")

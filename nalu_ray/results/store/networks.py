@@ -1,4 +1,4 @@
-"""Finds what runs left beside their rows (agents, models): which there are, and the best."""
+"""Finds the trained networks (agents, models) that runs stored beside their rows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ log = logging.getLogger(__name__)
 _SEPARATORS = re.compile(r"\s*[:,]\s*")
 
 About = Mapping[str, Any]
-"""What is known of one network: plain values by name."""
+"""Description of one network: plain values by name."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is looked for.
+    """A kind of network, such as agents.
 
     Attributes:
-        noun: what one is called in messages.
-        ending: of its files' names.
-        read: from a file's bytes and name to what is known of each network in it.
-        error: what ``read`` raises on a file that is none.
-        score: of one that is known; the highest is the best; NaN and infinite ones are the worst.
+        noun: its name in messages.
+        ending: the ending of its files' names.
+        read: returns the description of each network in a file, from its bytes and name.
+        error: what ``read`` raises for an invalid file.
+        score: returns the score of a network; the highest is the best, NaN and infinity the worst.
     """
 
     noun: str
@@ -43,9 +43,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Found:
-    """One network: the path and the bytes of the file that holds it, and what is known of it.
+    """One network: its file's path and bytes, and its description.
 
-    Of many candidates, no bytes are held.
+    Candidates have no bytes, to save memory.
     """
 
     path: str
@@ -54,24 +54,24 @@ class Found:
 
 
 Use = Callable[[Found], T]
-"""Makes of a file's bytes what is asked; raises the kind's error where it cannot."""
+"""Converts a file's bytes to the result; raises the kind's error if it cannot."""
 
 
 def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]) -> T:
-    """Returns what can be made of the best stored network of a task.
+    """Returns the best stored network of a task, converted by ``use``.
 
-    One that cannot be used is named, and the next best is taken; among equals, the first by path.
+    A network that cannot be used is skipped with a warning. Among equals, the first by path counts.
 
     Args:
         out: folder or URI of the results.
-        task: whose networks.
-        kind: of what.
+        task: the task.
+        kind: the kind of network.
         wanted: values that it must have, as text.
-        use: makes it.
+        use: converts it.
 
     Raises:
-        ConfigError: there is none, or a key of ``wanted`` that none knows.
-        StoreError: the place cannot be reached, or a file is there and cannot be read.
+        ConfigError: there is none, or no network has a key of ``wanted``.
+        StoreError: ``out`` cannot be reached, or a file exists but cannot be read.
     """
     store = Store(out)
     folder = f"{store.root}/{task}"
@@ -94,7 +94,7 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
 
 
 def _counts(network: Found, counting: Mapping[str, set[int]]) -> bool:
-    """Whether a network's rows, where they are stored, count: other code may have rerun it."""
+    """Returns whether a network's rows count; other code may have superseded them."""
     trial = "-".join(network.path.rsplit("/", 1)[-1].split("-")[:2])
     seeds = counting.get(trial)
     return seeds is None or "seed" not in network.about or network.about["seed"] in seeds
@@ -103,10 +103,10 @@ def _counts(network: Found, counting: Mapping[str, set[int]]) -> bool:
 def rank(
     networks: Sequence[Found], kind: Kind, wanted: Mapping[str, str], where: str
 ) -> list[Found]:
-    """Returns those that have the wanted values, given as text, the best first.
+    """Returns the networks with the wanted values, given as text; the best first.
 
     Raises:
-        ConfigError: none has, or a key that none knows; the message says where.
+        ConfigError: there are none, or no network has a key; the message names ``where``.
     """
     keys = {key for network in networks for key in network.about}
     if unknown := [did_you_mean("key", key, keys) for key in wanted if key not in keys]:
@@ -128,7 +128,7 @@ def rank(
 
 
 def describe(about: About) -> str:
-    """Returns what is known of a network as ``key=value`` words."""
+    """Returns a network's description as ``key=value`` words."""
     words = (
         f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in about.items()
@@ -137,7 +137,7 @@ def describe(about: About) -> str:
 
 
 def _is(value: object, text: str) -> bool:
-    """Whether a text, as on the command line, stands for a value: ``3:5`` for [3, 5]."""
+    """Returns whether a text of the command line means a value, as ``3:5`` means [3, 5]."""
     if isinstance(value, list | tuple):
         parts = _SEPARATORS.split(text.strip("[]() "))
         return len(parts) == len(value) and all(map(_is, value, parts))
@@ -154,7 +154,7 @@ def _is(value: object, text: str) -> bool:
 
 
 def _text(value: object) -> str:
-    """Returns a value as the command line writes it."""
+    """Returns a value in the notation of the command line."""
     if isinstance(value, list | tuple):
         return ":".join(map(_text, value))
     if isinstance(value, dict):
@@ -167,7 +167,7 @@ def _stored(store: Store, folder: str, kind: Kind) -> Iterable[Found]:
         if not info.base_name.endswith(kind.ending):
             continue
         data = store.read(info.path, most=None)
-        if data is None:  # no file, and named
+        if data is None:  # not a file; a warning was logged
             continue
         try:
             known = kind.read(data, info.path)

@@ -1,4 +1,4 @@
-"""Paths as people write them: ``~`` is expanded, in every option that takes one."""
+"""Paths on the command line: ``~`` is expanded in every option that takes a path."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def expanded(path: str) -> str:
-    """Returns a path with a leading ``~`` or ``~user`` as that user's home; a URI as it is.
+    """Returns a path with a leading ``~`` or ``~user`` expanded; a URI unchanged.
 
     Raises:
-        FileNotFoundError: no home is known of such a user.
+        FileNotFoundError: the user's home folder is unknown.
     """
     full = path if "://" in path else os.path.expanduser(path)
     if full.startswith("~"):

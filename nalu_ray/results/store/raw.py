@@ -1,4 +1,4 @@
-"""Bytes of a results folder, on this machine or in an object store: listed, read, written whole."""
+"""Lists, reads and writes files of a results folder, locally or in an object store."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyarrow import fs
 
 TEXT_BYTES = 16 << 20  # far more than a manifest or the tables of a task take
 
-# what a folder answers where there is no such thing as its synchronisation
+# errors of fsync on a folder where the file system does not support it
 _NOT_SYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR}
-# what the opening of something answers that is no file: a socket, a link to itself
+# errors of opening something that is not a file: a socket, a link to itself
 _NO_FILE = {errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENODEV}
 
 
 class NoFileError(ValueError):
-    """What has a file's name is none that can be read: a pipe, a folder, a link to nothing."""
+    """The path is not a readable file: a pipe, a folder, a link to nothing, or too large."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Something in a folder: its path as text, whether it is a folder, and when it was changed."""
+    """An entry of a folder: its path, whether it is a folder, and when it was changed."""
 
     path: str
     folder: bool
@@ -40,20 +40,20 @@ class Entry:
 
     @property
     def extension(self) -> str:
-        """What follows the last full stop of the name; nothing if there is none."""
+        """The name's part after the last full stop; empty if there is none."""
         return os.path.splitext(self.base_name)[1][1:]
 
 
 def is_local(filesystem: fs.FileSystem) -> bool:
-    """Whether paths are of this machine's own file systems."""
+    """Returns whether paths are local."""
     return isinstance(filesystem, fs.LocalFileSystem)
 
 
 def entries(filesystem: fs.FileSystem, folder: str) -> list[Entry]:
-    """Returns what lies in a folder; nothing if there is no such folder.
+    """Returns the entries of a folder; none if it does not exist.
 
-    pyarrow leaves out links to nothing and gives names that are no UTF-8 to nobody: a folder of
-    this machine is listed here.
+    Local folders are listed without pyarrow, which omits broken links and fails on names that are
+    not UTF-8.
 
     Raises:
         OSError: it cannot be listed.
@@ -79,11 +79,11 @@ def _is_folder(item: os.DirEntry[str]) -> bool:
 
 @contextlib.contextmanager
 def opened(filesystem: fs.FileSystem, path: str) -> Iterator[tuple[Any, int]]:
-    """Yields an open file with ``read`` and ``seek``, and its size in bytes. Waits for no pipe.
+    """Yields an open file with ``read`` and ``seek``, and its size in bytes. Never waits on a pipe.
 
     Raises:
         FileNotFoundError: there is no such file.
-        NoFileError: it is none.
+        NoFileError: the path is not a file.
         OSError: it cannot be opened.
     """
     if not is_local(filesystem):
@@ -110,18 +110,18 @@ def opened(filesystem: fs.FileSystem, path: str) -> Iterator[tuple[Any, int]]:
 
 
 def _kind(mode: int) -> str:
-    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
+    names = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+    return names.get(stat.S_IFMT(mode), "a device")
 
 
 def whole(stream: Any, size: int) -> bytes:
-    """Returns all of an open file from its beginning.
+    """Returns the content of an open file.
 
     Raises:
-        OSError: it cannot be read, or ends too early.
+        OSError: it cannot be read.
     """
     stream.seek(0)
-    parts, left = [], size + 1  # one more, for files of the system that say to be empty
+    parts, left = [], size + 1  # one more, as some system files report a size of 0
     while left > 0 and (part := stream.read(left)):
         parts.append(part)
         left -= len(part)
@@ -132,13 +132,13 @@ def read(filesystem: fs.FileSystem, path: str, most: int | None = None) -> bytes
     """Returns the bytes of a file.
 
     Args:
-        filesystem: where it is.
-        path: in it.
-        most: a larger file is refused.
+        filesystem: the file system.
+        path: path in it.
+        most: largest size in bytes; None for any.
 
     Raises:
         FileNotFoundError: there is no such file.
-        NoFileError: it is none, or larger.
+        NoFileError: the path is not a file, or the file is larger.
         OSError: it cannot be read.
     """
     with opened(filesystem, path) as (stream, size):
@@ -148,12 +148,12 @@ def read(filesystem: fs.FileSystem, path: str, most: int | None = None) -> bytes
 
 
 def write_local(path: str, data: bytes, *, settle: bool = True) -> None:
-    """Writes a file of this machine that has its name only once it is whole, and on the disk.
+    """Writes a local file that appears under its name only once it is complete and on the disk.
 
     Args:
-        path: of the file; its folder is made.
-        data: all of it.
-        settle: wait until the folder, too, is on the disk; a later file of it may do so for both.
+        path: the file; its folder is created.
+        data: the content.
+        settle: wait until the folder is on the disk, too; writing a later file there does so.
 
     Raises:
         OSError: it could not be written; nothing is left behind.
@@ -172,12 +172,12 @@ def write_local(path: str, data: bytes, *, settle: bool = True) -> None:
             os.unlink(target)
         raise
     if settle:
-        for place in [folder, *fresh]:
-            sync_folder(place)
+        for changed in [folder, *fresh]:
+            sync_folder(changed)
 
 
 def _make(folder: str) -> list[str]:
-    """Makes a folder and those above it; returns the folders that so got an entry."""
+    """Creates a folder and its parents; returns the folders that got a new entry."""
     above, path = [], folder
     while path and not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -187,14 +187,14 @@ def _make(folder: str) -> list[str]:
 
 
 def sync_folder(folder: str) -> None:
-    """Waits until the names in a folder are on the disk, where its file system knows of that.
+    """Waits until the names in a folder are on the disk, if its file system supports that.
 
     Raises:
         OSError: the disk failed.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # a system on which folders cannot be opened, or one that was removed since
+    except OSError:  # not supported by the system, or removed since
         return
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What a stored row is, and which rows of a seed that was stored twice count."""
+"""The columns of stored rows, and which rows count if a seed was stored twice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ KEY = ["task", "setting_id", "seed"]
 RUN = ["setting_id", "seed"]
 PRESET, CHANGES, CODE, OUTCOME = "preset", "changes", "code", "outcome"
 COLUMNS = [*KEY, "step", "split", "metric", "x", "value", "reason", OUTCOME, CODE]
-ABOUT = (PRESET, CHANGES)  # what a row says beside its setting; null in older files
-OF_TRIAL = ("task", "setting_id", CODE)  # what whoever stores a run's rows adds to them
-LATER = (OUTCOME, CODE)  # files that are older than the column lack it
-COMPLETED = "completed"  # the metric of a seed's final row, and its outcome if all went well
+ABOUT = (PRESET, CHANGES)  # columns beside the setting's; null in older files
+OF_TRIAL = ("task", "setting_id", CODE)  # columns that a trial adds to its run's rows
+LATER = (OUTCOME, CODE)  # older files lack these columns
+COMPLETED = "completed"  # metric of a seed's final row, and the outcome of success
 DIVERGED, FAILED, OUT_OF_MEMORY = "diverged", "failed", "out_of_memory"
 OUTCOMES = (COMPLETED, DIVERGED, FAILED, OUT_OF_MEMORY)
 
@@ -29,18 +29,20 @@ SCHEMA = pa.schema(
 
 
 FINAL = [*RUN, "value", "reason", OUTCOME, CODE]
-_RAN_OUT = r"^oom: \d+ seeds?\b"  # of the reasons that were stored before there was the column
+REASON_HEAD, REASON_TAIL = 3000, 1000  # characters of a longer reason that are kept
+_RAN_OUT = r"^oom: \d+ seeds?\b"  # reasons older than the column
 
 
 def with_outcomes(table: pa.Table) -> pa.Table:
-    """Returns rows whose final ones all have an outcome.
+    """Returns rows with an outcome in each final row and reasons of bounded length.
 
-    The only place that reads it from a reason: for files of before there was the column, and for
-    runs of another package's task that do not give it.
+    Only this function reads an outcome from a reason: files older than the column lack it, and so
+    do the rows of another package's task that does not give one.
 
     Args:
         table: with the columns ``metric, value, reason``; ``outcome`` may be missing or null.
     """
+    table = _with_short_reasons(table)
     final = pc.equal(table["metric"], COMPLETED)
     reason = pc.fill_null(table["reason"], "")
     cases = {
@@ -54,41 +56,52 @@ def with_outcomes(table: pa.Table) -> pa.Table:
         return table.append_column(OUTCOME, read)
     given = table[OUTCOME]
     known = pc.and_(final, pc.is_in(given, pa.array(OUTCOMES)))
-    place = table.column_names.index(OUTCOME)
-    return table.set_column(place, OUTCOME, pc.if_else(known, given, read))
+    index = table.column_names.index(OUTCOME)
+    return table.set_column(index, OUTCOME, pc.if_else(known, given, read))
+
+
+def _with_short_reasons(table: pa.Table) -> pa.Table:
+    reason = table["reason"]
+    length = pc.utf8_length(reason)
+    if (pc.max(length).as_py() or 0) <= REASON_HEAD + REASON_TAIL:
+        return table
+    parts = (pc.utf8_slice_codeunits(reason, 0, REASON_HEAD), " ... ")
+    short = pc.binary_join_element_wise(*parts, pc.utf8_slice_codeunits(reason, -REASON_TAIL), "")
+    cut = pc.if_else(pc.greater(length, REASON_HEAD + REASON_TAIL), short, reason)
+    return table.set_column(table.column_names.index("reason"), "reason", cut)
 
 
 def check_whole(rows: pd.DataFrame) -> None:
-    """Refuses seeds and steps that are no whole numbers of 64 bits: pandas would wrap them round.
+    """Refuses seeds and steps beyond 64-bit whole numbers, which pandas would wrap around.
 
     Raises:
-        ValueError: there is one, with its column.
+        ValueError: a value is refused; the message names its column.
     """
     for name in INTEGERS:
         values = rows[name]
         if values.dtype.kind == "i":
             continue
         if not (values.between(-(2**63), 2**63 - 1) & (values % 1 == 0)).all():
-            raise ValueError(f"{name}: a whole number of at most 64 bits is needed")
+            raise ValueError(f"{name}: must be a whole number of at most 64 bits")
 
 
 def setting_fields(frame: pd.DataFrame) -> list[str]:
-    """Returns the columns that are fields of the setting."""
+    """Returns the columns of the setting's fields."""
     return [name for name in map(str, frame.columns) if name not in {*COLUMNS, *ABOUT}]
 
 
 def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
-    """The ``completed`` row that counts for each seed.
+    """Returns the final row that counts for each seed.
 
-    A completed one wins over a failed one; of several completed ones the first written, whose rows
-    may have been read already; of several failed ones the last, which says how it went most lately.
-    Where other code ran a seed again to its end, only what that code wrote counts.
+    A completed row takes precedence over a failed one. Of several completed rows the first written
+    counts, as it may have been read already; of several failed ones the last. If other code ran a
+    seed again to its end, only the rows of that code count.
 
     Args:
-        tables: file name to rows, the file that was written first coming first.
+        tables: file name to rows, in the order in which the files were written.
 
     Returns:
-        (seeds, 8): the columns :data:`FINAL`, ``file``, and ``block``, the number of seeds in it.
+        (seeds, 8): the columns :data:`FINAL`, ``file``, and ``block``, the file's number of seeds.
     """
     empty = SCHEMA.empty_table().select(FINAL)
     parts = [empty.append_column("file", pa.array([], pa.string()))]
@@ -106,9 +119,9 @@ def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
 
 
 def _of_latest_code(joined: pd.DataFrame) -> pd.DataFrame:
-    """Leaves out the seeds' endings that code wrote before other code wrote a later one."""
+    """Removes final rows of a seed that other code superseded later."""
     code = joined[CODE].fillna("")
-    if code.nunique() < 2:  # nearly always
+    if code.nunique() < 2:  # usual
         return joined
     ended = joined[OUTCOME].isin([COMPLETED, DIVERGED])
     latest = code[ended].groupby([joined.loc[ended, name] for name in RUN]).last()
@@ -118,9 +131,9 @@ def _of_latest_code(joined: pd.DataFrame) -> pd.DataFrame:
 
 
 def only(table: pa.Table, runs: pd.DataFrame) -> pa.Table:
-    """The rows of some of a table's seeds, ``setting_id`` and ``seed`` of each in ``runs``."""
+    """Returns a table's rows of the seeds in ``runs`` (columns ``setting_id`` and ``seed``)."""
     present = table.select(RUN).group_by(RUN).aggregate([])
-    if present.num_rows == len(runs):  # nearly always; saves comparing every row
+    if present.num_rows == len(runs):  # usual; saves comparing every row
         return table
     pairs = pd.MultiIndex.from_frame(table.select(RUN).to_pandas())
     return table.filter(pa.array(pairs.isin(pd.MultiIndex.from_frame(runs[RUN]))))

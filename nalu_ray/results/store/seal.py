@@ -1,4 +1,4 @@
-"""Digests that tell a file that a disk has changed: in the file itself, over all of its bytes."""
+"""Digests over all bytes of a file, kept in the file: they reveal changes by a faulty disk."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _IN_FOOTER = re.compile(re.escape(KEY.encode()) + rb"..(.{64})", re.DOTALL)
 
 
 class DamagedError(ValueError):
-    """A file is not as it was written."""
+    """A file has changed since it was written."""
 
 
 def seal(data: bytes) -> bytes:
-    """Returns data with its digest at the end; of a zip archive it is the comment."""
+    """Returns data with its digest at the end; in a zip archive, as the comment."""
     if data[-_ZIP_END_LENGTH:].startswith(_ZIP_END):
         data = data[:-2] + _LENGTH.to_bytes(2, "little")
     return data + MARK + hashlib.sha256(data).hexdigest().encode()
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether data ends with a digest; what was written before there was one does not."""
+    """Returns whether data ends with a digest; older files do not."""
     return data[-_LENGTH:].startswith(MARK)
 
 
 def check(data: bytes) -> None:
-    """Makes sure that what :func:`seal` returned has not changed; accepts what has no digest.
+    """Verifies the digest of data from :func:`seal`; accepts data without a digest.
 
     Raises:
-        DamagedError: it has changed.
+        DamagedError: the data has changed.
     """
     if is_sealed(data):
         _compare(data[:-_LENGTH], data[-_DIGITS:])
 
 
 def unsealed(data: bytes) -> bytes:
-    """Returns data without its digest, once it is found to be right.
+    """Verifies the digest of data and returns the data without it.
 
     Raises:
-        DamagedError: it has changed.
+        DamagedError: the data has changed.
     """
     check(data)
     return data[:-_LENGTH] if is_sealed(data) else data
@@ -61,7 +61,7 @@ def seal_rows(data: bytes) -> bytes:
 
 
 def check_rows(data: bytes) -> bool:
-    """Tells whether a Parquet file has a digest, and makes sure that it is right.
+    """Returns whether a Parquet file has a digest, and verifies it.
 
     Raises:
         DamagedError: the file has changed.

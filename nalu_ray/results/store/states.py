@@ -1,7 +1,7 @@
-"""What unfinished trials go on from, kept below the results: ``<out>/.states/<task>/<key>.pt``.
+"""States of unfinished trials, kept below the results: ``<out>/.states/<task>/<key>.pt``.
 
-Beside each, ``<key>.json`` says which setting and seeds it is of. A state ends with a digest of its
-bytes: what a disk has changed is never gone on from.
+Beside each, ``<key>.json`` has its setting and seeds. A state ends with a digest of its bytes, so
+that no trial resumes from a damaged one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class About(BaseModel):
-    """What a state is of; seeds are whole numbers of 64 bits, each named once."""
+    """The setting and the seeds of a state; seeds are unique whole numbers of 64 bits."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -32,7 +32,7 @@ class About(BaseModel):
     @model_validator(mode="after")
     def _once(self) -> About:
         if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("seeds: one is named twice")
+            raise ValueError("seeds: a seed is listed twice")
         return self
 
 
@@ -45,10 +45,10 @@ def save(
     setting_id: str,
     seeds: Sequence[int],
 ) -> None:
-    """Keeps a trial's state in place of what it kept before, and which setting and seeds it is of.
+    """Saves a trial's state, its setting and its seeds, replacing an older state.
 
     Raises:
-        StoreError: it could not be written; what was kept before is still there.
+        StoreError: it could not be written; the older state is unchanged.
     """
     file = path(store, task, key)
     about = json.dumps({"setting_id": setting_id, "seeds": list(seeds)})
@@ -57,10 +57,10 @@ def save(
 
 
 def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns the setting and the seeds of each state that is kept; what is none is named.
+    """Returns the setting and the seeds of each saved state; warns about invalid ones.
 
     Raises:
-        StoreError: the place cannot be listed, or what says so is there and cannot be read.
+        StoreError: the folder cannot be listed, or a description exists but cannot be read.
     """
     kept = []
     for item in store.listing(f"{store.root}/.states/{task}"):
@@ -74,18 +74,18 @@ def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
         except ValidationError as error:
             why = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             name = printable(_about(item.path))
-            log.warning("skipped %s: says of no state what it is of (%s)", name, printable(why))
+            log.warning("skipped %s: not the description of a state (%s)", name, printable(why))
             continue
         kept.append((about.setting_id, tuple(about.seeds)))
     return sorted(kept)
 
 
 def load(store: Store, task: str, key: str) -> bytes | None:
-    """Returns what :func:`save` kept; None if there is nothing.
+    """Returns a saved state; None if there is none.
 
     Raises:
-        StoreError: it is there and cannot be read.
-        ValueError: it is not as it was written.
+        StoreError: it exists but cannot be read.
+        ValueError: it is damaged.
     """
     file = path(store, task, key)
     data = store.read(file, most=None)
@@ -96,10 +96,10 @@ def load(store: Store, task: str, key: str) -> bytes | None:
 
 
 def drop(store: Store, task: str, key: str) -> None:
-    """Removes what :func:`save` kept if it can, and the folder with the last of it.
+    """Removes a saved state if it can, and the folder once it is empty.
 
-    Also the half of a file that a writer left which was killed. Whoever else writes a state of the
-    same trial at this moment is told that it cannot be kept.
+    Removes partial files of killed writers, too. Another process that saves a state of the same
+    trial at this moment gets an error.
     """
     file = path(store, task, key)
     folder = file.rsplit("/", 1)[0]
@@ -112,7 +112,7 @@ def drop(store: Store, task: str, key: str) -> None:
 
 
 def path(store: Store, task: str, key: str) -> str:
-    """Returns where a trial's state is kept."""
+    """Returns the path of a trial's state."""
     return f"{store.root}/.states/{task}/{key}.pt"
 
 

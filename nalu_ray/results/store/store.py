@@ -1,17 +1,17 @@
-"""Stored rows: Parquet, append-only, one file a trial, written whole or not at all.
+"""Stored rows: Parquet, append-only, one file per trial, written completely or not at all.
 
 ``<out>/<task>/`` holds, for each trial, ``<trial>.json`` (the manifest) and ``<trial>.parquet``
-(the rows; the trial counts from the moment this file has its name), and ``specs.json`` (tables and
-figures). Every meaning is in a column; file names carry none. ``<out>/.states/`` holds what
-unfinished trials go on from.
+(the rows; the trial counts as soon as this file exists), and ``specs.json`` (tables and figures).
+All meaning is in columns, none in file names. ``<out>/.states/`` has the states from which
+unfinished trials resume.
 
 Row columns: ``task, setting_id, seed, step, split, metric, x, value, reason, outcome, code`` and
-one column per field of the setting. ``x`` is the coordinate of a curve's point (null elsewhere),
+one column per field of the setting. ``x`` is the coordinate of a point on a curve (null elsewhere),
 ``code`` the digest of the source that the numbers depend on (null in older files). The last row of
-a seed has metric ``completed``: value 1 if the seed completed, else 0. It alone has an ``outcome``
-(``completed``, ``diverged``, ``failed`` or ``out_of_memory``) and, unless completed, a ``reason``.
-``preset`` is the sweep that asked for the setting, and ``changes`` what the setting has otherwise
-than that preset, as JSON; older files lack both.
+a seed has metric ``completed``: value 1 if the seed completed, else 0. Only this row has an
+``outcome`` (``completed``, ``diverged``, ``failed`` or ``out_of_memory``) and, unless completed, a
+``reason``. ``preset`` is the sweep that included the setting, and ``changes`` the fields that
+differ from that preset, as JSON; older files lack both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyarrow import fs
 from nalu_ray.errors import printable
 from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store import files, raw
-from nalu_ray.results.store.columns import Columns
+from nalu_ray.results.store.columns import Columns, check_texts, typed
 from nalu_ray.results.store.raw import Entry
 from nalu_ray.results.store.rows import (
     ABOUT,
@@ -49,7 +49,6 @@ from nalu_ray.results.store.rows import (
     only,
     with_outcomes,
 )
-from nalu_ray.results.store.typed import check_texts, typed
 
 __all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
 
@@ -59,11 +58,11 @@ _LAST = ".parquet"
 
 
 class StoreError(RuntimeError):
-    """The results folder cannot be read or written; nothing stored was changed."""
+    """The results folder cannot be read or written; stored rows are unchanged."""
 
 
 class ReadError(StoreError):
-    """A file of the results folder is there and cannot be read; what is in it may be well."""
+    """A file of the results folder exists but cannot be read; its content may be intact."""
 
     def __init__(self, path: str, error: OSError) -> None:
         why = error.strerror or str(error)
@@ -79,9 +78,9 @@ class Outcome:
 
     Attributes:
         status: ``completed``, ``diverged``, ``failed`` or ``out_of_memory``.
-        reason: why, for people to read; None if completed.
-        code: digest of the source that ran it; None if not known.
-        block: number of seeds that its trial had.
+        reason: why the seed did not complete, for people to read; None if it completed.
+        code: digest of the source that ran it; None if unknown.
+        block: number of seeds in its trial.
     """
 
     setting_id: str
@@ -101,12 +100,12 @@ class Store:
     """The rows of every task under one folder or URI (``s3://``, ``gs://``, ``file://``).
 
     Args:
-        out: folder or URI; a folder is made absolute, so a worker process sees the same one.
-        mark: path below it of a file without which nothing is written: another machine's folder
-            of that name, or the empty one below a disk that is gone, does not have it.
+        out: folder or URI; a folder becomes absolute, so that worker processes use the same one.
+        mark: path below ``out`` of a file that must exist for anything to be written. Another
+            machine's folder of that name, or the mount point of a disk that is gone, lacks it.
 
     Raises:
-        StoreError: the place cannot be made or reached.
+        StoreError: ``out`` cannot be created or reached.
     """
 
     def __init__(self, out: str, mark: str = "") -> None:
@@ -120,21 +119,21 @@ class Store:
 
     @property
     def folder(self) -> str | None:
-        """The root as a path of this machine; None where it is not on one of its file systems."""
+        """The root as a local path; None for an object store."""
         return self.root if isinstance(self.filesystem, fs.LocalFileSystem) else None
 
     # -- writing -----------------------------------------------------------------------------
 
     def put(self, path: str, data: bytes, *, settle: bool = True) -> None:
-        """Writes a file whole, or not at all.
+        """Writes a file completely, or not at all.
 
         Args:
-            path: in the store's file system.
-            data: all of it.
-            settle: wait until its name, too, is on the disk.
+            path: path in the store's file system.
+            data: the content.
+            settle: wait until the file's name is on the disk, too.
 
         Raises:
-            StoreError: it could not be written, or the mark is not there.
+            StoreError: the file could not be written, or the mark does not exist.
         """
         try:
             if self.mark:
@@ -144,10 +143,10 @@ class Store:
             raise StoreError(f"cannot write {printable(path)}: {error}") from error
 
     def check_writable(self, task: str) -> None:
-        """Writes and removes a small file, and what writers killed long ago left behind.
+        """Writes and removes a small file; also removes leftovers of writers killed long ago.
 
         Raises:
-            StoreError: the place cannot be written, with the system's reason.
+            StoreError: the folder cannot be written; with the system's reason.
         """
         path = self._path(task, f"probe-{uuid.uuid4().hex}")
         self.put(path, b"")
@@ -165,19 +164,19 @@ class Store:
         known: Columns | None = None,
         about: Mapping[str, str] | None = None,
     ) -> str:
-        """Adds one trial's rows and manifest and returns the trial's file name without its ending.
+        """Adds one trial's rows and manifest; returns the trial's file name without extension.
 
         Args:
-            setting: the setting's values, a column each.
-            key: ``task`` and ``setting_id``, and ``code`` where it is known.
+            setting: the setting's values, one column each.
+            key: ``task`` and ``setting_id``, and ``code`` if known.
             rows: columns ``seed, step, split, metric, x, value, reason, outcome``.
-            manifest: whatever else is to be kept, as JSON.
-            beside: files of the trial's own, such as a trained agent, by the ending of their name.
-            known: the types of the setting's fields; by default each value's own.
-            about: ``preset`` and ``changes``, a column each.
+            manifest: further information, stored as JSON.
+            beside: further files of the trial, such as a trained agent, by their names' endings.
+            known: the types of the setting's fields; default: the type of each value.
+            about: ``preset`` and ``changes``, one column each.
 
         Raises:
-            StoreError: the rows could not be written; no file under a final name was touched.
+            StoreError: the rows could not be written; no existing file was changed.
             ValueError: a field of the setting has the name of a row's column, or a value cannot be
                 stored: a number of more than 64 bits, a text of more than 10,000 characters.
         """
@@ -192,7 +191,7 @@ class Store:
         numbers = {**dict.fromkeys(FLOATS, "float64"), **dict.fromkeys(INTEGERS, "int64")}
         table = with_outcomes(_typed(frame.astype({**numbers, **texts}), known or {}))
         path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
-        # the rows come last: whoever sees them finds the rest
+        # the rows come last: once they exist, so does the rest
         parts = {f"-{name}": data for name, data in (beside or {}).items()}
         parts |= {".json": _json(manifest), _LAST: files.encode(table)}
         try:
@@ -205,11 +204,11 @@ class Store:
         return path.rsplit("/", 1)[1]
 
     def write_specs(self, specs: TaskSpecs) -> None:
-        """Keeps the task's tables and figures beside its rows."""
+        """Stores the specifications of the task's tables and figures beside its rows."""
         self.put(self._path(specs.task, "specs.json"), specs.model_dump_json(indent=1).encode())
 
     def write_text(self, task: str, name: str, text: str) -> str:
-        """Keeps a text (a traceback) beside the rows and returns its path."""
+        """Stores a text, such as a traceback, beside the rows and returns its path."""
         path = self._path(task, name)
         self.put(path, text.encode(errors="backslashreplace"))
         return path
@@ -217,10 +216,10 @@ class Store:
     # -- reading -----------------------------------------------------------------------------
 
     def tasks(self) -> list[str]:
-        """Returns the tasks that have rows stored.
+        """Returns the tasks with stored rows.
 
         Raises:
-            StoreError: the place cannot be listed.
+            StoreError: the folder cannot be listed.
         """
         folders = [
             item.base_name
@@ -230,10 +229,10 @@ class Store:
         return sorted(name for name in folders if self._files(name))
 
     def specs(self, task: str) -> TaskSpecs | None:
-        """Returns the stored tables and figures of a task; None if there are none to be read.
+        """Returns the specifications of a task's tables and figures; None without valid ones.
 
         Raises:
-            StoreError: they are there and cannot be read.
+            StoreError: they exist but cannot be read.
         """
         path = self._path(task, "specs.json")
         data = self.read(path)
@@ -247,7 +246,7 @@ class Store:
         """Returns how each stored seed ended, by (setting_id, seed).
 
         Raises:
-            StoreError: a file is there and cannot be read.
+            StoreError: a file exists but cannot be read.
         """
         chosen = endings(self._read(task, [*FINAL, "metric"], self.specs(task)))
         columns = (chosen[name] for name in [*RUN, OUTCOME, "block", "reason", CODE])
@@ -259,7 +258,7 @@ class Store:
         return outcomes
 
     def counting(self, task: str) -> dict[str, set[int]]:
-        """Returns the seeds whose rows count of each stored file, by its name without ending."""
+        """Returns per stored file, by name without extension, the seeds whose rows count."""
         tables = self._read(task, [*FINAL, "metric"], self.specs(task))
         seeds: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
         chosen = endings(tables)
@@ -270,12 +269,12 @@ class Store:
     def load(self, task: str) -> pd.DataFrame:
         """Returns every row of a task; a seed that was stored twice comes from one file only.
 
-        A completed seed wins over a failed one, then the file that was written first; rows of a
-        seed that other code ran again count no more. Rows of before a field was added have the
-        value that it stands for.
+        A completed seed takes precedence over a failed one, then the file that was written first.
+        If other code ran a seed again, its older rows no longer count. Rows older than a field get
+        the value that reproduces them.
 
         Raises:
-            StoreError: a file is there and cannot be read.
+            StoreError: a file exists but cannot be read.
         """
         specs = self.specs(task)
         tables = self._read(task, None, specs)
@@ -289,10 +288,10 @@ class Store:
         return frame
 
     def manifests(self, task: str) -> list[dict[str, Any]]:
-        """Returns the manifests of the trials whose rows are stored.
+        """Returns the manifests of the trials with stored rows.
 
         Raises:
-            StoreError: one is there and cannot be read.
+            StoreError: a manifest exists but cannot be read.
         """
         manifests = []
         for info in self._files(task):
@@ -315,10 +314,10 @@ class Store:
         return f"{self.root}/{task}/{name}"
 
     def read(self, path: str, most: int | None = raw.TEXT_BYTES) -> bytes | None:
-        """Returns a file's bytes; None if there is none, or no file to be read, which is named.
+        """Returns a file's bytes; None if there is none, or (with a warning) no regular file.
 
         Raises:
-            StoreError: it is there and cannot be read.
+            StoreError: the file exists but cannot be read.
         """
         try:
             return raw.read(self.filesystem, path, most)
@@ -331,7 +330,7 @@ class Store:
             raise ReadError(path, error) from error
 
     def listing(self, folder: str) -> list[Entry]:
-        """Returns what lies in a folder of its file system; nothing if there is no such folder.
+        """Returns the entries of a folder; none if it does not exist.
 
         Raises:
             StoreError: it cannot be listed.

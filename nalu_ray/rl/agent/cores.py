@@ -7,7 +7,6 @@ can stand beside the LSTM in the NAC's place.
 
 from __future__ import annotations
 
-import math
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -172,7 +171,7 @@ class CellCore(Core):
     ) -> tuple[Tensor, Tensor]:
         x = torch.cat([vision, self.scale * instruction[..., None]], -1)
         out, last = self.cell.with_resets(x, keep, unpacked(self.cell, state))
-        return out, packed(last)
+        return out, packed(self.cell, last)
 
 
 class BesideLSTMCore(LSTMCore):
@@ -245,7 +244,7 @@ class BesideLSTMCore(LSTMCore):
         if not isinstance(self.part, Cell):
             return self.part(x), state
         value, after = self.part.step(x, unpacked(self.part, state))
-        return value, packed(after)
+        return value, packed(self.part, after)
 
 
 class NACCore(Core):
@@ -300,13 +299,16 @@ def state_size(cell: Cell) -> int:
     return sum(part.numel() for part in cell.initial(1, torch.empty(())))
 
 
-def packed(state: State) -> Tensor:
-    """A cell's state as one tensor, (batch, state_size)."""
-    return torch.cat([part.flatten(1) for part in state], -1)
+def packed(cell: Cell, state: State) -> Tensor:
+    """A cell's state as one tensor, (batch, state_size), less its start: a core's starts as 0."""
+    starts = cell.initial(1, state[0])
+    parts = zip(state, starts, strict=True)
+    return torch.cat([(part - start).flatten(1) for part, start in parts], -1)
 
 
 def unpacked(cell: Cell, state: Tensor) -> State:
     """The reverse of :func:`packed`."""
-    shapes = [part.shape[1:] for part in cell.initial(1, torch.empty(()))]
-    parts = state.split([math.prod(shape) for shape in shapes], -1)
-    return tuple(part.unflatten(-1, shape) for part, shape in zip(parts, shapes, strict=True))
+    starts = cell.initial(1, state)
+    parts = state.split([start.numel() for start in starts], -1)
+    pairs = zip(parts, starts, strict=True)
+    return tuple(part.unflatten(-1, start.shape[1:]) + start for part, start in pairs)

@@ -22,6 +22,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
+from nalu_ray.training import members
 
 PROGRESS = "progress"  # component of the state: counters
 LR, UPDATES, DROPPED = "learning_rate", "updates_lifetime", "updates_dropped_lifetime"
@@ -146,6 +147,7 @@ class ActorCriticLearner(TorchLearner):
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["factor"]
         self.optimiser.step()
+        self._confine()
         self._count(parts, steps, lr)
 
     def get_state(
@@ -211,6 +213,16 @@ class ActorCriticLearner(TorchLearner):
             loss = loss + weight * fractions
             parts |= {"fractions": fractions.detach(), "total_loss": loss.detach()}
         return loss, parts
+
+    @torch.no_grad()
+    def _confine(self) -> None:
+        """Moves parameters back to where their units want them: projections, then bounds."""
+        for module in members.units_with(self.network, "projected").values():
+            unit: Any = module
+            for name, value in unit.projected().items():
+                unit.get_parameter(name).copy_(value)
+        for name, (low, high) in members.bounds(self.network).items():
+            self.network.get_parameter(name).clamp_(low, high)
 
     def _drop(self, parts: dict[str, float]) -> None:
         self.progress["bad"] += 1

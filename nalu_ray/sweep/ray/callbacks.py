@@ -1,4 +1,4 @@
-"""Others' callbacks (TensorBoard, wandb, MLflow): what goes wrong in one never ends a sweep."""
+"""Loggers' callbacks (TensorBoard, wandb, MLflow): an error in one never ends a sweep."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _HOOKS = (
 
 
 class Guarded(tune.Callback):
-    """Passes everything on to another callback until that fails; then the board warns, once.
+    """Passes calls on to another callback until it fails; then the board shows one warning.
 
     Args:
-        name: the flag that asked for it, without dashes.
+        name: the logger's flag, without dashes.
         inner: the callback.
-        board: what is told that it failed.
+        board: shows the warning.
     """
 
     def __init__(self, name: str, inner: tune.Callback, board: Board) -> None:
@@ -42,10 +42,10 @@ class Guarded(tune.Callback):
         return {}  # Tune writes its callbacks to its folder; this one belongs to the command
 
     def setup(self, *arguments: Any, **info: Any) -> None:
-        """Lets the callback begin.
+        """Starts the callback.
 
         Raises:
-            ConfigError: it cannot, for lack of a key, say; nothing has run yet.
+            ConfigError: it cannot start, for example without a key; nothing has run yet.
         """
         try:
             self.inner.setup(*arguments, **info)
@@ -53,7 +53,7 @@ class Guarded(tune.Callback):
             raise ConfigError([f"--{self.name}: {describe(error)}"]) from error
 
     def attempt(self, hook: str, *arguments: Any, **info: Any) -> None:
-        """Calls a method of the callback, unless one has failed."""
+        """Calls a method of the callback, unless a call has failed before."""
         if self.failed:
             return
         try:

@@ -1,7 +1,7 @@
-"""Starts a Ray on this machine, or joins a cluster that runs already.
+"""Starts Ray on this machine, or joins a running cluster.
 
-A Ray that is started here listens on the loopback alone and behind a private token: by itself, Ray
-writes a token file that everybody may read, and listens on every address.
+A Ray that is started here listens on the loopback only, with a private token. By default, Ray
+listens on every address and writes a token file that everybody may read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ray._private import ray_constants
 
 from nalu_ray.cluster.exposure import readable_by_others
 from nalu_ray.errors import ConfigError
-from nalu_ray.sweep.machine import Capacity, Node
+from nalu_ray.sweep.machine import Capacity, Node, raise_open_files
 from nalu_ray.sweep.ray.failures import describe
 from nalu_ray.sweep.ray.liveness import muted
 from nalu_ray.sweep.stopping import StoppedError
 
-# what is shown is ours, loggers are asked for, and Ctrl-C is for the command
+# the command prints its own progress, loggers are optional, and Ctrl-C is for the command
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -43,10 +43,9 @@ QUIET = {
 LAUNCHED = Path(os.path.expanduser("~/ray_bootstrap_config.yaml"))  # `ray up`'s, on the head
 OBJECT_STORE_BYTES = 512 * 1024**2
 KNOCK_SECONDS = 10
-# Ray's own name for it; a value that is set already is left, 1 for this machine's own address
+# a value that the user set stays: 1 listens on this machine's address
 ADDRESS_FLAG = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
 TOKEN = Path("~/.ray/auth_token")
-FILES_WANTED = 65_536
 HELP = (
     "RAY_TMPDIR names its folder for sockets and logs (a short path), HOME the one of its token; "
     "--local runs without Ray"
@@ -55,14 +54,14 @@ HELP = (
 
 @dataclass(frozen=True)
 class Session:
-    """A connection to Ray; one of our own ends with the command."""
+    """A connection to Ray; ``ours`` if the command started it and ends it."""
 
     capacity: Capacity
     dashboard: str
     ours: bool
 
     def describe(self) -> str:
-        """Returns a line that says how to open the dashboard."""
+        """Returns a line with the dashboard's address."""
         if not self.dashboard:
             return "dashboard: not running"
         token = os.environ.get("RAY_AUTH_MODE") == "token"
@@ -71,7 +70,7 @@ class Session:
         return f"dashboard: http://{self.dashboard}{until}{how}"
 
     def describe_end(self) -> str:
-        """Returns a line that says where the dashboard is once the sweep is over."""
+        """Returns the line about the dashboard after the sweep."""
         return "dashboard: closed with Ray" if self.ours else self.describe()
 
 
@@ -136,10 +135,10 @@ def _knock(address: str) -> None:
 def _ray(**arguments: Any) -> Iterator[str]:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    # errors of trials, and of what they write to, are told by the board, once
+    # the board shows errors of trials and of storage, each once
     for name in ("ray.tune", "ray.train"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    if ray.is_initialized():  # by whoever calls us, who also ends it
+    if ray.is_initialized():  # by the caller, who also ends it
         yield str(ray._private.worker.get_dashboard_url() or "")
         return
     with _hanging_up(), _quiet():
@@ -147,7 +146,7 @@ def _ray(**arguments: Any) -> Iterator[str]:
             context = ray.init(log_to_driver=False, logging_level=logging.ERROR, **arguments)
             yield str(context.dashboard_url or "")
         except StoppedError:
-            with muted():  # it asks what is gone for its last words
+            with muted():  # it queries processes that are gone
                 ray.shutdown()
             raise
         finally:
@@ -156,7 +155,7 @@ def _ray(**arguments: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _hanging_up() -> Iterator[None]:
-    """Leaves at SIGHUP as Ray does at SIGTERM, unless it is ignored (nohup)."""
+    """Exits on SIGHUP as Ray does on SIGTERM, unless SIGHUP is ignored (nohup)."""
     number = getattr(signal, "SIGHUP", None)
     here = threading.current_thread() is threading.main_thread()
     if number is None or not here or signal.getsignal(number) != signal.SIG_DFL:
@@ -171,7 +170,7 @@ def _hanging_up() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps off the console what Ray prints of its own errors; ours says what they mean."""
+    """Suppresses what Ray prints about its errors; the command explains them itself."""
     printed = ray._private.worker.print_to_stdstream
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
     try:
@@ -181,20 +180,20 @@ def _quiet() -> Iterator[None]:
 
 
 def _capacity(address: str) -> Capacity:
-    """What there is, and what an autoscaler can add to it."""
+    """Returns the running nodes and those that an autoscaler can add."""
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     nodes = [_node(resources) for resources in [*alive, *_addable(len(alive))]]
     return Capacity(f"the cluster at {address}", tuple(nodes))
 
 
 def _node(resources: Mapping[str, float]) -> Node:
-    # an autoscaler places nothing that asks for memory on what says nothing of it
+    # an autoscaler never counts on memory that a node type does not declare
     memory = int(resources.get("memory", 0))
     return Node(resources.get("CPU", 0), resources.get("GPU", 0), memory)
 
 
 def _addable(alive: int) -> list[dict[str, float]]:
-    """Resources of each node that may come yet: the launcher's file on the head, or Ray's word."""
+    """Returns the resources of each node that may still start, by the launcher's file or Ray."""
     if LAUNCHED.exists():
         config = yaml.safe_load(LAUNCHED.read_text())
         types, head = config.get("available_node_types", {}), config.get("head_node_type")
@@ -204,7 +203,7 @@ def _addable(alive: int) -> list[dict[str, float]]:
             if name != head
         ]
         room = max(0, config["max_workers"] - (alive - 1))
-        # in turn, as none of them has a claim to all the room
+        # in turn, as no type may use all the room
         turns = itertools.zip_longest(*([resources] * most for resources, most in groups))
         return [resources for turn in turns for resources in turn if resources is not None][:room]
     reported = ray._private.state.state.get_cluster_config()
@@ -212,23 +211,23 @@ def _addable(alive: int) -> list[dict[str, float]]:
     return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]
 
 
-# -- how a Ray is started here --------------------------------------------------------------------
+# -- starting Ray --------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Prepares for a Ray of our own; if it does not start, what was begun is ended.
+    """Prepares the start of Ray; if it fails, ends the processes that were started.
 
     Raises:
-        ConfigError: it does not, in one line.
+        ConfigError: Ray does not start; one line.
     """
-    _raise_files_limit()
+    raise_open_files()
     before = set(psutil.Process().children(recursive=True))
     try:
         with loopback(), muted():
             private_token()
             yield
-    except BaseException as error:  # a signal too leaves nothing behind
+    except BaseException as error:  # also at a signal
         for process in set(psutil.Process().children(recursive=True)) - before:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -239,7 +238,7 @@ def starting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loopback() -> Iterator[None]:
-    """Makes a Ray that is started here listen on 127.0.0.1, unless asked otherwise."""
+    """Makes Ray listen on 127.0.0.1 only, unless the user chose otherwise."""
     if ADDRESS_FLAG in os.environ:
         yield
         return
@@ -253,7 +252,7 @@ def loopback() -> Iterator[None]:
 
 
 def private_token() -> None:
-    """Makes the token that Ray would make, or the one that is there, readable by its owner only.
+    """Creates Ray's token file readable by its owner only, or restricts an existing one.
 
     Raises:
         OSError: it cannot be written.
@@ -272,16 +271,3 @@ def private_token() -> None:
         return
     with os.fdopen(number, "w") as file:
         file.write(secrets.token_hex(32))
-
-
-def _raise_files_limit() -> None:
-    """Raises how many files may be open, as Ray asks to; the command refused too few."""
-    try:
-        import resource  # noqa: PLC0415 (not on Windows)
-    except ImportError:
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,4 +1,4 @@
-"""A plan as one Tune experiment: what is reported, what is stored, what is kept."""
+"""Runs a plan as one Ray Tune experiment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ray import tune
 from ray.tune.experiment import Trial as Trials
 
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep import oom
-from nalu_ray.sweep.machine import NodeError
+from nalu_ray.sweep import out_of_memory
+from nalu_ray.sweep.code_digest import package_digest
+from nalu_ray.sweep.dispatch import NodeError
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
-from nalu_ray.sweep.provenance import code_digest
 from nalu_ray.sweep.ray.callbacks import Guarded
 from nalu_ray.sweep.ray.failures import describe, failure, watch_failures
 from nalu_ray.sweep.ray.liveness import watched
@@ -29,7 +29,7 @@ from nalu_ray.sweep.stopping import StoppedError, raise_storage, storage
 from nalu_ray.sweep.trial import STATE_SECONDS, Report, Trial, TrialSpec
 
 RETRIES = 3
-REPORTS_A_SECOND = 100  # of all trials together: a fifth of the driver's core
+REPORTS_PER_SECOND = 100  # of all trials together: a fifth of the driver's core
 LOGGERS = {
     "wandb": ("ray.air.integrations.wandb", "WandbLoggerCallback"),
     "mlflow": ("ray.air.integrations.mlflow", "MLflowLoggerCallback"),
@@ -37,7 +37,7 @@ LOGGERS = {
 
 
 class _OfThisCommand:
-    """Tune writes what it is given to its folder, to restore it from; our board stays out of it."""
+    """Keeps the board out of the files that Tune writes to restore an experiment."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -47,7 +47,7 @@ class _OfThisCommand:
 
 
 class Relay(_OfThisCommand, tune.Callback):
-    """Tells the board what Tune reports, and stores what a lost worker could not."""
+    """Passes Tune's reports to the board, and stores failures of lost workers."""
 
     def __init__(self, board: Board, retries: int) -> None:
         super().__init__(board)
@@ -57,7 +57,7 @@ class Relay(_OfThisCommand, tune.Callback):
         self.specs: dict[str, TrialSpec] = {}
 
     def spec(self, trial: Any) -> TrialSpec:
-        """Returns what a trial of Tune's was made from."""
+        """Returns the specification of one of Tune's trials."""
         return self.specs[trial.config["spec"]["key"]]
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -81,12 +81,14 @@ class Relay(_OfThisCommand, tune.Callback):
         _, step = self.board.running.get(trial.trial_id, (spec, 0))
         gone, error = Trial(spec), failure()
         try:
-            if isinstance(error, NodeError):  # the seeds are well
+            if isinstance(error, NodeError):  # not the seeds' fault
                 raise error
             if error is not None:
                 raise_storage(error)
-            reason = oom.reason(spec, error) or describe(error)
-            gone.fail_with(f"{reason} (retries: {self.retries})", step, oom.outcome(error))
+            reason = out_of_memory.reason(spec, error) or describe(error)
+            gone.fail_with(
+                f"{reason} (retries: {self.retries})", step, out_of_memory.outcome(error)
+            )
         except (StoreError, NodeError) as broken:
             self.unusable = broken
             gone.failed = dict.fromkeys(spec.seeds, str(broken))
@@ -95,7 +97,7 @@ class Relay(_OfThisCommand, tune.Callback):
 
 
 class Ending(_OfThisCommand, tune.Stopper):
-    """Ends the sweep once a node cannot be used or, if asked for, a seed has failed."""
+    """Ends the sweep once a node cannot be used or, with ``fail_fast``, a seed has failed."""
 
     def __init__(self, relay: Relay, fail_fast: bool) -> None:
         super().__init__(relay.board)
@@ -123,29 +125,29 @@ def run(
     """Runs every trial of a plan on the Ray that this process is connected to.
 
     Args:
-        plan: what to run.
+        plan: the plan.
         board: shows the progress.
-        store: where the rows go; Tune's own folder lies beside them until the end.
+        store: gets the rows; Tune's own folder lies beside them until the end.
         fail_fast: stop after the first failed seed.
         max_concurrent: maximum number of trials at a time; None for as many as fit.
         loggers: ``tensorboard``, and names of :data:`LOGGERS`.
-        retries: number of times that a trial whose worker is lost resumes from its last state.
-        state_seconds: least number of seconds between two states of a trial.
+        retries: how often a trial resumes from its last state after its worker was lost.
+        state_seconds: minimum time between two states of a trial, in seconds.
 
     Returns:
-        Where the curves for TensorBoard are; none if they were not asked for.
+        The folder of TensorBoard's curves; None without them.
 
     Raises:
-        ConfigError: a logger cannot begin.
-        StoppedError: rows can no longer be written, and a trial was tried again in vain; a node
-            that came later runs other code, or does not see the results folder; Ray is lost.
+        ConfigError: a logger cannot start.
+        StoppedError: rows can no longer be written even after retries; a node that joined later has
+            other code or does not see the results folder; Ray is lost.
     """
     watch_failures()
     relay = Relay(board, retries)
     curves = Curves(plan, store) if "tensorboard" in loggers else None
-    made = {kind: _logger(kind, plan) for kind in loggers if kind in LOGGERS}
+    made = {name: _logger(name, plan) for name in loggers if name in LOGGERS}
     made |= {"tensorboard": curves} if curves else {}
-    callbacks = [relay, *(Guarded(kind, inner, board) for kind, inner in made.items())]
+    callbacks = [relay, *(Guarded(flag, inner, board) for flag, inner in made.items())]
     with lasting(), _stopping(store, relay), scratch(store) as name:
         run_config = tune.RunConfig(
             name=name,
@@ -156,8 +158,11 @@ def run(
             stop=Ending(relay, fail_fast),
             verbose=0,
         )
-        place = {"mark": f"{TUNE}/{name}/{MARK}", "code": code_digest()}
-        specs = [spec.model_copy(update=place) for spec in plan.trials]
+        checks = {"mark": f"{TUNE}/{name}/{MARK}", "code": package_digest()}
+        specs = [
+            spec.model_copy(update={**checks, "numbers": spec.numbers_here()})
+            for spec in plan.trials
+        ]
         relay.specs = {spec.key: spec for spec in specs}
         space = {
             "spec": tune.grid_search([spec.plain() for spec in specs]),
@@ -172,30 +177,30 @@ def run(
 
 
 def report_seconds(running: int) -> float:
-    """Returns the least time between two reports of a trial, where so many run at a time."""
-    return max(1.0, running / REPORTS_A_SECOND)
+    """Returns the minimum time between two reports of a trial, in seconds."""
+    return max(1.0, running / REPORTS_PER_SECOND)
 
 
 def _finished(curves: Curves | None, board: Board) -> str | None:
-    """Returns where the curves are, once they are complete."""
+    """Completes the curves and returns their folder."""
     try:
         if curves is not None:
             curves.finish()
             return curves.place
-    except Exception as error:  # the rows are stored, and more than their picture
+    except Exception as error:  # the rows are stored, which matters more
         board.note(f"warning: --tensorboard: {describe(error)}")
     return None
 
 
 @contextlib.contextmanager
 def _stopping(store: Store, relay: Relay) -> Iterator[None]:
-    """Raises what a trial, or Tune for its own files, met where nothing can be written."""
+    """Raises errors of storage that a trial, or Tune with its own files, met."""
     error: StoreError | None = None
     try:
         yield
     except StoppedError:
         raise
-    except Exception as met:  # where trials cannot write, Tune cannot end well either
+    except Exception as met:  # where trials cannot write, Tune fails, too
         error = storage(met)
         if relay.unusable is None and error is None:
             raise
@@ -206,7 +211,7 @@ def _stopping(store: Store, relay: Relay) -> Iterator[None]:
 
 
 def _last_line(error: Exception) -> str:
-    """Returns an error's text without the tracebacks that Ray puts before it."""
+    """Returns an error's text without Ray's tracebacks before it."""
     return re.sub(r"^[\w.]*Error: ", "", str(error).strip().splitlines()[-1])
 
 

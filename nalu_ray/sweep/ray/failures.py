@@ -1,8 +1,8 @@
-"""Why Tune's actors fail: kept for whoever tells it, and made what Tune can take.
+"""Errors of Tune's actors: recorded for messages, and converted to types that Tune handles.
 
-Tune keeps an error as a pickle in the results folder, which may be full, or another's to write:
-what is unpickled there is not ours. And Tune 2.60 ends the whole sweep on an error of an actor
-that it does not know, Ray's ``OutOfMemoryError`` among them.
+Tune itself passes an error on as a pickle in the results folder. That folder may be full, or others
+may write there, so the pickle is not read. And Tune 2.60 ends the whole sweep on errors of an actor
+that it does not know, such as Ray's ``OutOfMemoryError``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ray.tune.execution import tune_controller
 
 
 class SlotStoppedError(RayActorError, OutOfMemoryError):
-    """Ray stopped a slot because memory was short; it is lost as with its node."""
+    """Ray stopped a slot as memory ran short; Tune treats it like a lost node."""
 
 
 class ActorManager(RayActorManager):
-    """Tune's, with a memory for what failed.
+    """Tune's actor manager, which also records the last failure.
 
     Attributes:
-        failure: what Tune's callbacks are told of while they run.
+        failure: the error that Tune's callbacks are handling.
     """
 
     failure: BaseException | None = None
@@ -45,11 +45,11 @@ def watch_failures() -> None:
 
 
 def failure() -> BaseException | None:
-    """Returns what Tune's callback is told of, as it was raised in the actor."""
+    """Returns the error that Tune's callbacks are handling, as it was raised in the actor."""
     return getattr(ActorManager.failure, "cause", None) or ActorManager.failure
 
 
 def describe(error: BaseException | None) -> str:
-    """Returns an error's kind and the first line of its text."""
+    """Returns an error's type and the first line of its text."""
     lines = str(error or "").strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"

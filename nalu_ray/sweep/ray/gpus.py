@@ -1,4 +1,4 @@
-"""What a trial takes of a GPU's memory, measured on one before a sweep."""
+"""Measures the GPU memory of a trial before a sweep."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ WAIT_SECONDS = 1800  # a node with a GPU may have to be started first
 
 
 def measure_gpu(spec: TrialSpec) -> tuple[int, int]:
-    """Runs a trial from its start up to its first figures on a GPU of its own; stores nothing.
+    """Runs a trial alone on a GPU up to its first figures; stores nothing.
 
     Returns:
-        Bytes taken, with what CUDA itself takes, and bytes that the GPU has.
+        Bytes used, CUDA's own included, and total bytes of the GPU.
 
     Raises:
         ConfigError: torch sees no GPU there, or the trial fails on it.
@@ -40,7 +40,7 @@ def _measure(spec: TrialSpec) -> tuple[int, int]:
     if not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU here")
     trial = Trial(spec)
-    trial.start(resume=False)  # evaluation, after a few steps too, may take more than training
+    trial.start(resume=False)  # an evaluation may use more memory than training
     while not (progress := trial.advance()).shown and progress.step < progress.steps:
         pass
     torch.cuda.synchronize()

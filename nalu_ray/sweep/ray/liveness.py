@@ -1,7 +1,7 @@
-"""Whether Ray is still there: its head and this machine's part of it, asked while trials run.
+"""Watches Ray's head and its part on this machine while trials run.
 
-Ray does not tell a driver: without its raylet it waits for ever, and without the GCS it ends after
-a minute with a line of C++. A dashboard agent that dies takes its raylet along.
+Ray does not tell a driver of their loss: without its raylet the driver waits forever, and without
+the GCS it ends after a minute with a C++ message. A dashboard agent that dies ends its raylet, too.
 """
 
 from __future__ import annotations
@@ -25,41 +25,70 @@ from nalu_ray.sweep.stopping import StoppedError
 
 POLL_SECONDS = 1.0
 TIMEOUT_SECONDS = 5.0
-# a head that restarts with what it knew (Ray's fault tolerance) is waited for; Ray gives it 60
+# a process on a busy machine may be slow; one that is stopped or stuck stays silent
+SILENCE_SECONDS = 30.0
+# for a head that restarts with its state (Ray's fault tolerance); Ray waits 60 s
 PATIENCE_SECONDS = 30.0
 UNWIND_SECONDS = 10.0
+# HTTP/2's preface and empty settings: Ray's processes speak gRPC, which answers at once
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 STOPPED = 3  # exit code, as for StoppedError
 
 
 @dataclass
 class RayProcess:
-    """A process of Ray's that nothing works without.
+    """A process of Ray without which nothing works.
 
     Attributes:
         name: what a message calls it.
         host, port: where it listens.
-        patience: seconds that it may be away.
+        patience: seconds that nothing may listen there.
+        silent: it accepted the last connection and did not answer.
+        since: when it was first missed; None while it answers.
     """
 
     name: str
     host: str
     port: int
     patience: float
+    silent: bool = field(default=False, init=False)
     since: float | None = field(default=None, init=False)
 
     def lost(self) -> bool:
-        """Whether it has not answered for longer than its patience, and at least twice."""
+        """Returns whether it was missed at least twice, and for longer than its patience."""
         try:
-            socket.create_connection((self.host, self.port), TIMEOUT_SECONDS).close()
-        except OSError:
+            self._greet()
+        except OSError as error:
+            self.silent = isinstance(error, _SilentError)
             before, self.since = self.since, self.since or time.monotonic()
-            return before is not None and time.monotonic() - before >= self.patience
+            patience = max(self.patience, SILENCE_SECONDS) if self.silent else self.patience
+            return before is not None and time.monotonic() - before >= patience
         self.since = None
         return False
 
+    def _greet(self) -> None:
+        """Connects, and waits for the first byte of an answer.
+
+        Raises:
+            OSError: nothing listens there.
+            _SilentError: it does not answer, as a process that is stopped.
+        """
+        with socket.create_connection((self.host, self.port), TIMEOUT_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0").lower() not in ("0", "false", ""):
+                return  # it would not answer a plain greeting
+            try:
+                connection.sendall(GREETING)
+                connection.recv(1)
+            except TimeoutError as error:
+                raise _SilentError from error
+
+
+class _SilentError(OSError):
+    """A process accepts connections and does not answer."""
+
 
 def parts() -> list[RayProcess]:
-    """Returns what must live of the Ray that this process is connected to."""
+    """Returns the processes to watch of the Ray that this process is connected to."""
     context = ray.get_runtime_context()
     host, _, port = context.gcs_address.rpartition(":")
     patience = 0.0 if _started() else PATIENCE_SECONDS
@@ -75,7 +104,7 @@ class Watch:
     """Interrupts the main thread once a part of Ray is lost; see :func:`watched`.
 
     Attributes:
-        lost: the part, once there is one.
+        lost: the lost part; None while there is none.
     """
 
     def __init__(self, wanted: list[RayProcess], tidy: Callable[[], None]) -> None:
@@ -89,26 +118,27 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends looking."""
+        """Stops watching."""
         self._over.set()
         self._left.set()
         self._thread.join(TIMEOUT_SECONDS)
         self._muted.close()
 
     def look(self) -> bool:
-        """Whether a part is lost, now or before."""
+        """Returns whether a part is lost, now or before."""
         lost = [part for part in self.wanted if part.lost()]
         self.lost = self.lost or next(iter(lost), None)
         return self.lost is not None
 
     def error(self) -> StoppedError:
-        """Returns what to tell, and ends what is left of a Ray that this process started."""
+        """Returns the error to raise; ends the rest of a Ray that this process started."""
         for process in self._processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         part = self.lost or self.wanted[0]
         at = f"at {part.host}:{part.port}"
-        return StoppedError(f"Ray's {part.name} {at} has ended (its logs: {self._logs})")
+        what = "does not answer" if part.silent else "has ended"
+        return StoppedError(f"Ray's {part.name} {at} {what} (its logs: {self._logs})")
 
     def _run(self) -> None:
         while not self._over.wait(POLL_SECONDS):
@@ -118,9 +148,9 @@ class Watch:
         else:
             return
         self._muted.enter_context(muted())
-        # by a signal's handler: the one way into Ray's loops of C++
+        # a signal handler is the only way to interrupt Ray's C++ loops
         _thread.interrupt_main(signal.SIGTERM)
-        if not self._left.wait(UNWIND_SECONDS):  # in a call of Ray's that answers nobody
+        if not self._left.wait(UNWIND_SECONDS):  # in a call of Ray that never returns
             self._muted.close()
             print(f"error: {self.error()}", file=sys.__stderr__, flush=True)
             self.tidy()
@@ -129,13 +159,13 @@ class Watch:
 
 @contextlib.contextmanager
 def watched(tidy: Callable[[], None]) -> Iterator[None]:
-    """Watches over Ray while something runs on it.
+    """Watches Ray while the block runs.
 
     Args:
-        tidy: what is still to be done where the process ends at once, since Ray answers nobody.
+        tidy: called before the process exits at once, if Ray's calls never return.
 
     Raises:
-        StoppedError: a part of it is lost; whatever else was raised for that is dropped.
+        StoppedError: a part of Ray is lost; replaces any other error.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -144,7 +174,7 @@ def watched(tidy: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit, Exception) as error:
-        # an error may come before the watch has looked twice
+        # the error may come before the watch has looked twice
         if watch.lost or (isinstance(error, Exception) and _looked(watch)):
             raise watch.error() from None
         raise
@@ -158,7 +188,7 @@ def _looked(watch: Watch) -> bool:
 
 @contextlib.contextmanager
 def muted() -> Iterator[None]:
-    """Drops what is written to the process's standard error, by C++ too."""
+    """Drops everything that is written to the process's standard error, also by C++."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "wb") as nothing:
@@ -170,7 +200,7 @@ def muted() -> Iterator[None]:
 
 
 def _started() -> list[psutil.Process]:
-    """Returns the processes of Ray's that this process has started, and those that they have."""
+    """Returns the Ray processes that this process started, and their children."""
     started: list[psutil.Process] = []
     for infos in _node().all_processes.values():
         for info in infos:

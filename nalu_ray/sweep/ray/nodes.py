@@ -1,4 +1,4 @@
-"""Checks of every node before a sweep: the same code as here, and a results folder that it sees."""
+"""Checks before a sweep that every node has the same code and sees the results folder."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.machine import SHARED
+from nalu_ray.sweep.dispatch import SHARED
 
 PROBE_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a node answers.
+    """The answer of a node.
 
     Attributes:
-        version: of the package there.
-        code: digest of its source, whatever the checkout's history says.
-        sees: whether it has the file that was asked for.
+        version: version of the package on the node.
+        code: digest of its source files.
+        sees: whether the probe file exists there.
     """
 
     version: str
@@ -50,14 +50,14 @@ def check_nodes(store: Store, task: str) -> None:
         answers = ask(path)
     finally:
         if store.folder is not None:
-            with contextlib.suppress(OSError):  # a folder that is gone is told by who writes next
+            with contextlib.suppress(OSError):  # a missing folder fails the next write
                 os.remove(path)
     if mistakes := _mistakes(here, answers, store.out):
         raise ConfigError(mistakes)
 
 
 def ask(path: str) -> list[tuple[str, Answer | str]]:
-    """Returns each node's address and what it answers, or why it does not."""
+    """Returns each node's address and its answer, or why there is none."""
     probe = ray.remote(num_cpus=0, max_retries=0)(_probe())
     asked = [
         (
@@ -80,7 +80,7 @@ def _answer(reference: Any) -> Answer | str:
 
 
 def _probe() -> Callable[[str], tuple[str, str, bool]]:
-    """Returns what runs on a node: made here, it travels whole, as the node may have other code."""
+    """Returns the function that runs on a node; sent whole, as the node may have other code."""
 
     def probe(path: str) -> tuple[str, str, bool]:
         import os  # noqa: PLC0415 (there, not here)
@@ -88,10 +88,10 @@ def _probe() -> Callable[[str], tuple[str, str, bool]]:
         import nalu_ray  # noqa: PLC0415
 
         try:
-            from nalu_ray.sweep.provenance import code_digest  # noqa: PLC0415
+            from nalu_ray.sweep.code_digest import package_digest  # noqa: PLC0415
 
-            code = code_digest()
-        except ImportError:  # of a version that has it elsewhere
+            code = package_digest()
+        except ImportError:  # a version with another layout
             code = "unknown"
         return nalu_ray.__version__, code, os.path.exists(path)
 

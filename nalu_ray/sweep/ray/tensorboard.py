@@ -1,4 +1,4 @@
-"""For TensorBoard: one run a setting, its curves over training those of all its seeds together."""
+"""Curves for TensorBoard: one run per setting, with quartiles over its seeds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PARENT = ".tensorboard"
 
 
 class Curves(tune.Callback):
-    """Writes, below the results, what TensorBoard shows.
+    """Writes TensorBoard's event files below the results.
 
-    While a sweep runs, ``live/...`` of each setting's first block, as its trial reports. In the
-    end, from the stored rows, the quartiles over a setting's seeds wherever they were evaluated.
+    During a sweep they have ``live/...`` of each setting's first block. At the end, they get the
+    quartiles over each setting's seeds at every evaluation, from the stored rows.
 
     Args:
-        plan: what runs.
-        store: where its rows go.
+        plan: the plan that runs.
+        store: the store of its rows.
     """
 
     def __init__(self, plan: Plan, store: Store) -> None:
@@ -45,7 +45,7 @@ class Curves(tune.Callback):
 
     @property
     def place(self) -> str:
-        """Where the curves are, for ``tensorboard --logdir``."""
+        """The curves' folder, for ``tensorboard --logdir``."""
         return f"{self.store.root}/{PARENT}/{self.name}"
 
     def writer(self, setting_id: str) -> SummaryWriter:
@@ -63,7 +63,7 @@ class Curves(tune.Callback):
                 self.writer(spec["setting_id"]).add_scalar(f"live/{name}", value, result["step"])
 
     def finish(self) -> None:
-        """Writes the quartiles of every setting, and puts all where the rows are."""
+        """Writes the quartiles of every setting; copies the files to the store if it is remote."""
         frame = self.store.load(self.plan.task.name)
         frame = frame[(frame["metric"] != COMPLETED) & frame["setting_id"].isin(self.plan.labels)]
         keys = ["setting_id", "split", "metric", "x", "step"]

@@ -1,4 +1,4 @@
-"""Trials that get no place to run: after a while, what they ask for and who has it."""
+"""Trials that wait for resources: after a while, reports what they need and who holds it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import ray
 from ray.util import state
 
+from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.machine import GIB
-from nalu_ray.sweep.trial_spec import TrialSpec
 
 WAIT_SECONDS = 30.0
 _SHOWN = ("CPU", "GPU", "memory")
@@ -19,11 +19,11 @@ _MOST = 1000
 
 
 class Waiting:
-    """Tells once how things stand when no trial has run for some time.
+    """Reports, when no trial has run for some time, what the next one waits for.
 
     Args:
-        tell: what is given the line.
-        clock: seconds from anywhere.
+        tell: gets the line.
+        clock: returns seconds since any fixed time.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Waiting:
         self.since = clock()
 
     def look(self, running: bool, spec: TrialSpec | None) -> None:
-        """Looks how long nothing has run.
+        """Checks how long no trial has run.
 
         Args:
-            running: whether a trial runs.
-            spec: one that waits.
+            running: whether a trial is running.
+            spec: a waiting trial; None if there is none.
         """
         now = self.clock()
         if running or spec is None:
@@ -48,7 +48,7 @@ class Waiting:
 
 
 def describe(spec: TrialSpec) -> str:
-    """Returns what a trial asks for, what is free, and what holds the rest."""
+    """Returns a line: what a trial needs, what is free, and which jobs hold the rest."""
     asked = {"CPU": spec.share * (1 + spec.processes), "GPU": spec.gpus, "memory": spec.memory}
     there, free = ray.cluster_resources(), ray.available_resources()
     return (
@@ -61,24 +61,24 @@ def amounts(resources: Mapping[str, float], of: Mapping[str, float] | None = Non
     """Returns ``2 CPU, 1.5 GiB memory``.
 
     Args:
-        resources: how much there is.
-        of: which of them to name, all that are above 0 if not given.
+        resources: the amounts.
+        of: the resources to list; default: those above 0.
     """
-    named = [kind for kind in _SHOWN if (resources if of is None else of).get(kind)]
+    listed = [name for name in _SHOWN if (resources if of is None else of).get(name)]
     parts = []
-    for kind in named:
-        amount = resources.get(kind, 0.0)
-        number = f"{amount / GIB:.2f} GiB" if kind == "memory" else f"{amount:g}"
-        parts.append(f"{number} {kind}")
+    for name in listed:
+        amount = resources.get(name, 0.0)
+        number = f"{amount / GIB:.2f} GiB" if name == "memory" else f"{amount:g}"
+        parts.append(f"{number} {name}")
     return ", ".join(parts) or "nothing"
 
 
 def holders() -> list[str]:
-    """Returns a text for each job that holds CPUs or GPUs, with what it was started as."""
+    """Returns a text per job that holds CPUs or GPUs, with its command."""
     try:
         held = _held()
         names = {job.job_id: job.entrypoint for job in state.list_jobs(timeout=_ANSWER_SECONDS)}
-    except Exception as error:  # the dashboard answers it, and there may be none
+    except Exception as error:  # the dashboard answers, and may be off
         return [f"not known by whom ({type(error).__name__})"]
     names[ray.get_runtime_context().get_job_id()] = "this process"
     return [
@@ -103,8 +103,8 @@ def _held() -> dict[str, dict[str, float]]:
     held: dict[str, dict[str, float]] = {}
     for job, resources in parts:
         taken = held.setdefault(job, {})
-        for kind, amount in resources.items():
-            taken[kind] = taken.get(kind, 0.0) + amount
+        for name, amount in resources.items():
+            taken[name] = taken.get(name, 0.0) + amount
     return held
 
 
@@ -115,7 +115,7 @@ def _groups(groups: Any) -> Iterator[tuple[str, Mapping[str, float]]]:
 
 
 def _processes(processes: Any) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """Yields what actors or tasks hold; those in a placement group take of what that holds."""
+    """Yields the resources of actors or tasks outside of placement groups."""
     for process in processes:
         if not getattr(process, "placement_group_id", None):
             yield process.job_id, process.required_resources or {}

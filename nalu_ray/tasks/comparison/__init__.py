@@ -44,8 +44,7 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
     """Whether a comparison of two numbers holds."""
 
     name = "comparison"
-    title = "Comparing two numbers"
-    section = "Faber and Wattenhofer (2023)"
+    title = "Comparing two numbers (Faber and Wattenhofer, 2023)"
     setting_type = ComparisonSetting
     axes = ("layer", "op")
     tables = (

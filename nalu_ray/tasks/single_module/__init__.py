@@ -10,13 +10,42 @@ Arithmetic Logic Modules" (2021), https://arxiv.org/abs/2110.05177.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from torch import Tensor, nn
 
+from nalu_ray.results import leaderboard
+from nalu_ray.results.specs import Axis, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.single_module import data, network
 from nalu_ray.tasks.single_module.network import SingleModuleSetting
 from nalu_ray.training.supervised import SupervisedTask
+
+CAPTION = (
+    "Single Module Arithmetic Task, {op}: one unit on two of {inputs} inputs, by the range of x in "
+    "training."
+)
+WORDS = {"op": {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b"}}
+NINE = ("-20:-10", "-2:-1", "-1.2:-1.1", "-0.2:-0.1", "-2:2", "0.1:0.2", "1:2", "1.1:1.2", "10:20")
+OPPOSITE = {"-2:-0.1": " / 0.1:2", "0.1:2": " / -2:-0.1", "-2:-1": " / 1:2", "1:2": " / -2:-1"}
+SMALL = ("0:0.0001", "0:0.001", "0:0.01", "0:0.1", "0:1")
+
+
+def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> list[TableSpec]:
+    """Returns success rates and costs of units by range; ``ranges`` are labels."""
+    as_stored = {str([float(end) for end in text.split(":")]): ranges[text] for text in ranges}
+    by_range, cost, _ = leaderboard.tables(
+        name,
+        CAPTION,
+        units=Axis(field="layer"),
+        operations=Axis(field="train_range", labels=as_stored, others=False),
+        solved_below="solved_mse",
+        presets=tuple(presets),
+        problem=("op", "inputs", "opposite", "weight_error"),
+        paper={"test_size": "10000", "batch": "128"},
+    )
+    return [table.model_copy(update={"words": WORDS}) for table in (by_range, cost)]
 
 
 class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
@@ -27,7 +56,17 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
     section = "Mistry et al. (2022)"
     setting_type = SingleModuleSetting
     axes = ("layer", "op", "train_range")
-    tables = ()
+    tables = (
+        *_tables(
+            "single_module", {text: text for text in NINE}, ["*", "!mixed-signs", "!small-divisors"]
+        ),
+        *_tables(
+            "mixed_signs",
+            {"-2:2": "-2:2"} | {text: text + of_b for text, of_b in OPPOSITE.items()},
+            ["mixed-signs"],
+        ),
+        *_tables("small_divisors", {text: text for text in SMALL}, ["small-divisors"]),
+    )
 
     def build(self, setting: SingleModuleSetting) -> nn.Module:
         return network.build(setting)

@@ -20,6 +20,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "dnc": {"slots": 4, "width": 3, "reads": 2},
     # as published: without the gate, the sum of the outputs is that of the inputs and has no slope
     "mc_lstm": {"auxiliary": 1, "cumulative": False},
+    # the published start lets its state grow beyond float16 in a few steps
+    "nalu_separate": {"start": "glorot"},
     "nalu_lstm": {"registers": 3, "view": "sign"},
 }
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -1,4 +1,4 @@
-"""Warnings of a process, each told once: the ``warnings`` module's and logged ones."""
+"""Passes on a process's warnings, those of the ``warnings`` module and logged ones, each once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from nalu_ray.errors import printable
 _PLACE = re.compile(r"^.*?:\d+: (?=\w+: )", re.DOTALL)
 
 
-class Messages(logging.Handler):
-    """While entered, passes on every warning and error but Ray's own, the same text only once."""
+class WarningRelay(logging.Handler):
+    """A context that passes on every warning and error except Ray's, each text once.
+
+    Args:
+        tell: gets the text.
+    """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self.tell = tell
-        self.told: set[str] = set()
+        self.seen: set[str] = set()
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Passes a message on; one that cannot be told never fails who logs it."""
+        """Passes a message on; a failure to do so never reaches the code that logs."""
         with contextlib.suppress(Exception):
             return bool(super().handle(record))
         return False
@@ -35,12 +39,12 @@ class Messages(logging.Handler):
         if record.name == "py.warnings":  # "file:line: Category: text", then the line of source
             text = _PLACE.sub("", text).split("\n")[0]
         text = printable(text, keep="\n")
-        if text not in self.told:
-            self.told.add(text)
+        if text not in self.seen:
+            self.seen.add(text)
             self.tell(text)
 
-    def __enter__(self) -> Messages:
-        # one that captured already stays in charge: the outer one passes everything on
+    def __enter__(self) -> WarningRelay:
+        # within another relay, the outer one passes everything on
         self._shown = warnings.showwarning
         logging.captureWarnings(True)
         logging.getLogger().addHandler(self)

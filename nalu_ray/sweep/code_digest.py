@@ -1,9 +1,12 @@
-"""What of the source the numbers of a setting depend on, as one digest that its rows carry.
+"""Digests of source code: of what a setting's numbers depend on, and of the whole package.
 
-Followed from the task's module, and from those of the layers that the setting names, by the imports
-in the source; no further than the packages of :data:`PARTS` and those that the task and the layers
-come from. Comments, docstrings and layout do not count. What prints, plans and stores does not
-count either, nor do torch and other packages: the manifest has their versions.
+:func:`numbers_digest` is stored with a setting's rows. It starts at the modules of the task and of
+the layers that the setting names, and follows the imports in their source through the packages in
+:data:`PARTS` and the packages that the task and the layers come from. Comments, docstrings and
+formatting do not change it, and neither does the code that plans, stores and prints. torch and
+other packages are left out: the manifest has their versions.
+
+:func:`package_digest` tells whether two machines have the same copy of this package.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nalu_ray
 from nalu_ray.task import Setting, Task
 
 PARTS = (
@@ -31,6 +35,19 @@ def numbers_digest(task: Task[Any], setting: Setting) -> str:
 
 
 @functools.cache
+def package_digest() -> str:
+    """Returns twelve hexadecimal digits for this package's source files as they are on the disk."""
+    digest = hashlib.sha256()
+    # Beside each other, whatever else is called envs: see nalu_ray.envs.
+    root = Path(nalu_ray.__file__).resolve().parents[1]
+    for folder in (root / "envs", root / "nalu_ray"):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@functools.cache
 def _digest(roots: frozenset[str]) -> str:
     read = modules(roots)
     text = "".join(f"{name} {read[name]}\n" for name in sorted(read))
@@ -38,8 +55,8 @@ def _digest(roots: frozenset[str]) -> str:
 
 
 def modules(roots: Iterable[str]) -> dict[str, str]:
-    """Returns the digest of each module that is reached from some, those included, by name."""
-    # of a package of somebody else's, all that is reached counts
+    """Returns the digest of each module that the roots import, roots included, by module name."""
+    # of another package, every module that is reached counts
     parts = (*PARTS, *{name.partition(".")[0] for name in roots} - {"nalu_ray"})
     digests: dict[str, str] = {}
     seen, waiting = set(), list(roots)
@@ -56,7 +73,7 @@ def modules(roots: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def _units(texts: frozenset[str]) -> frozenset[str]:
-    """Modules of the layers and cells that are among a setting's values."""
+    """Returns the modules of the layers and cells that are named among a setting's texts."""
     from nalu_ray import layers  # noqa: PLC0415 (torch is slow to load)
 
     entries = [layers.get(name) for name in texts.intersection(layers.names())]
@@ -72,7 +89,7 @@ def _within(name: str, parts: tuple[str, ...]) -> bool:
 
 @functools.cache
 def _read(name: str) -> tuple[str, tuple[str, ...]]:
-    """Digest of a module's source, and the modules that it imports; nothing if it has no source."""
+    """Returns the digest of a module's source and its imports; nothing if it has no source."""
     path = tree = None
     try:
         path = _file(name)
@@ -89,7 +106,7 @@ def _read(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _file(name: str) -> Path | None:
-    """Where a module's source is, without importing it; none for a name within a module."""
+    """Returns a module's source file without importing it; None for a name within a module."""
     top, *rest = name.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None or not rest:
@@ -114,7 +131,7 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _write(node: Any, parts: list[str]) -> None:
-    """Writes a syntax tree as text, the same in every version of Python."""
+    """Writes a syntax tree as text that is the same in every version of Python."""
     if isinstance(node, ast.AST):
         parts.append(f"({type(node).__name__}")
         for field, value in ast.iter_fields(node):

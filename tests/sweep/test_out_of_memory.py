@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nalu_ray.sweep import oom
-from nalu_ray.sweep.trial_spec import TrialSpec
+from nalu_ray.sweep import out_of_memory
+from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.task import Setting
 
 
@@ -34,7 +34,7 @@ def spec(seeds: int, memory: int = 0, gpus: float = 0) -> TrialSpec:
 def test_what_torch_raises_on_a_cpu() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(10**15)
-    assert oom.is_oom(caught.value)
+    assert out_of_memory.is_oom(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -49,27 +49,29 @@ def test_what_torch_raises_on_a_cpu() -> None:
     ],
 )
 def test_is_oom(error: BaseException | None, meant: bool) -> None:
-    assert oom.is_oom(error) == meant
-    assert (oom.reason(spec(3), error) is not None) == meant
-    assert oom.outcome(error) == ("out_of_memory" if meant else "failed")
+    assert out_of_memory.is_oom(error) == meant
+    assert (out_of_memory.reason(spec(3), error) is not None) == meant
+    assert out_of_memory.outcome(error) == ("out_of_memory" if meant else "failed")
 
 
 def test_the_reason_says_how_much_for_how_many_and_what_to_do() -> None:
-    assert oom.reason(spec(9, 3 * 2**30, 0.5), RAYS) == (
+    assert out_of_memory.reason(spec(9, 3 * 2**30, 0.5), RAYS) == (
         "oom: 9 seeds at once did not fit, took 3.50 GiB, reserved: 3.00 GiB (0.68 for a worker, "
         "2.32 for seeds), 0.5 GPU; --rerun-failed runs 4 at a time; OutOfMemoryError: 1 worker(s) "
         "were killed due to the node running low on memory. Memory on the node (IP: 10.0.0.2) was "
         "2.83GB used / 23.54GB limit (0.120262)"
     )
-    alone = oom.reason(spec(1), MemoryError())
+    alone = out_of_memory.reason(spec(1), MemoryError())
     assert alone == ("oom: 1 seed did not fit, reserved: nothing; give it more memory; MemoryError")
 
 
 def test_what_a_stopped_task_had() -> None:
-    found = [oom.taken(str(RAYS), label) for label in ("t", "another", "left alone", "unknown")]
+    found = [
+        out_of_memory.taken(str(RAYS), label) for label in ("t", "another", "left alone", "unknown")
+    ]
     assert found == [int(3.5 * 2**30), int(0.11 * 2**30), None, None]
 
 
 @pytest.mark.parametrize(("seeds", "next_width"), [(1, 1), (2, 1), (9, 4), (1000, 500)])
 def test_the_next_block_is_half_as_large(seeds: int, next_width: int) -> None:
-    assert oom.retry_width(seeds) == next_width
+    assert out_of_memory.retry_width(seeds) == next_width

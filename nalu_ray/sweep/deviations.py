@@ -1,4 +1,4 @@
-"""What a sweep changes of its task's shipped preset: stored with the rows, so that tables know."""
+"""How settings deviate from the task's shipped preset; stored with the rows, for the tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nalu_ray.task import Task
 
 
 def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, dict[str, Any]]:
-    """Returns the fields that each setting has otherwise than the shipped preset, by setting id.
+    """Returns the fields of each setting that differ from the shipped preset, by setting id.
 
-    A setting is compared with what the preset runs on the same ``task.axes``, so a layer that the
-    preset does not have is no change; of several such settings, with the nearest. A sweep file of
-    the user's is compared with the shipped preset of the same name. Values are as JSON has them.
+    A setting is compared with the preset's settings of equal ``task.axes``, so a layer that the
+    preset does not have is not a change; among several settings, the nearest counts. A user's sweep
+    file is compared with the shipped preset of the same name. Values are plain values of JSON.
     """
     shipped = _shipped(task).get(preset)
     if shipped is None:
@@ -31,7 +31,7 @@ def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, 
 
 
 def members(task: Task[Any]) -> dict[str, tuple[str, ...]]:
-    """Returns the ids of the settings of each shipped preset; of those that can be expanded."""
+    """Returns the ids of the settings of each shipped preset that can be expanded."""
     ids = {}
     for name, preset in _shipped(task).items():
         try:
@@ -45,12 +45,12 @@ def members(task: Task[Any]) -> dict[str, tuple[str, ...]]:
 def _shipped(task: Task[Any]) -> dict[str, Preset]:
     try:
         return {str(name): preset for name, preset in sweep_of(task).presets.items()}
-    except ConfigError:  # a task without a sweep of its own, run by a file
+    except ConfigError:  # the task has no shipped sweep and is run from a file
         return {}
 
 
 def _expected(task: Task[Any], preset: Preset, axes: Sequence[Any]) -> list[dict[str, Any]]:
-    """What the preset runs where the axes have these values; all of it where they do not fit."""
+    """Returns the preset's settings with these values of the axes, or all if there are none."""
     chosen: Mapping[str, Sequence[Any]] = {
         name: (value,) for name, value in zip(task.axes, axes, strict=True)
     }
@@ -64,7 +64,7 @@ def _expected(task: Task[Any], preset: Preset, axes: Sequence[Any]) -> list[dict
 
 
 def _nearest(values: Mapping[str, Any], expected: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The values that differ from those expected, from the setting with fewest such."""
+    """Returns the values that differ from the nearest of the expected settings."""
     differing = [
         {name: value for name, value in values.items() if other.get(name) != value}
         for other in expected

@@ -12,7 +12,7 @@ from torch import nn
 
 from nalu_ray import layers, registry
 from nalu_ray.layers.registry import Registry, _layers
-from nalu_ray.sweep import source
+from nalu_ray.sweep import code_digest
 
 UNIT = """
     from torch import nn
@@ -26,7 +26,7 @@ UNIT = """
 
 @pytest.fixture(autouse=True)
 def read_anew() -> Iterator[None]:
-    cached = (source._digest, source._read, source._units)
+    cached = (code_digest._digest, code_digest._read, code_digest._units)
     for function in cached:
         function.cache_clear()
     yield
@@ -36,7 +36,7 @@ def read_anew() -> Iterator[None]:
 
 def text(code: str) -> str:
     parts: list[str] = []
-    source._write(ast.parse(textwrap.dedent(code)), parts)
+    code_digest._write(ast.parse(textwrap.dedent(code)), parts)
     return "".join(parts)
 
 
@@ -84,10 +84,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def digest(layer: str = "nac", task: str = "static") -> str:
-    for function in (source._digest, source._read, source._units):
+    for function in (code_digest._digest, code_digest._read, code_digest._units):
         function.cache_clear()
     found = registry.task(task)
-    return source.numbers_digest(found, found.setting_type(layer=layer))
+    return code_digest.numbers_digest(found, found.setting_type(layer=layer))
 
 
 def test_an_edited_unit_is_other_code_for_its_rows_only(plugin: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_edited_unit_is_other_code_for_its_rows_only(plugin: Path) -> None:
     ],
 )
 def test_the_source_is_followed_from_the_task(task: str, reached: set[str]) -> None:
-    names = source.modules([f"nalu_ray.tasks.{task}"])
+    names = code_digest.modules([f"nalu_ray.tasks.{task}"])
     assert reached <= names.keys()
     apart = (
         "nalu_ray.results",
@@ -136,6 +136,6 @@ def test_the_source_is_followed_from_the_task(task: str, reached: set[str]) -> N
 
 def test_every_task_has_a_digest() -> None:
     found = registry.tasks()
-    digests = {source.numbers_digest(task, task.setting_type()) for task in found.values()}
+    digests = {code_digest.numbers_digest(task, task.setting_type()) for task in found.values()}
     assert len(digests) == len(found)
     assert {len(digest) for digest in digests} == {12}

@@ -8,7 +8,7 @@ import pytest
 
 from nalu_ray import registry, tune
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.changes import changes, members
+from nalu_ray.sweep.deviations import changes, members
 from nalu_ray.sweep.presets import expand, sweep_of
 from nalu_ray.task import Task
 

@@ -1,23 +1,23 @@
-"""Running out of memory: which errors mean it, and the reason that is stored for it."""
+"""Out of memory: which errors mean it, and the reason that is stored with the seeds."""
 
 from __future__ import annotations
 
 import re
 
 from nalu_ray.results.store.rows import FAILED, OUT_OF_MEMORY
+from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.machine import GIB, WORKER_BYTES
-from nalu_ray.sweep.trial_spec import TrialSpec
 
-# torch raises a plain RuntimeError where the CPU's memory is exhausted, Ray an error of its own
-_KINDS = ("MemoryError", "OutOfMemoryError")
+# torch raises a RuntimeError if the CPU's memory is exhausted, Ray an error of its own
+_CLASSES = ("MemoryError", "OutOfMemoryError")
 _TEXTS = ("can't allocate memory", "not enough memory")
-_NODE = re.compile(r", ID: [0-9a-f]+")  # its address stands beside it
+_NODE = re.compile(r", ID: [0-9a-f]+")  # the address stands beside it
 _STOPPED, _TAKEN = "Selected to kill: ", re.compile(r"actual memory used=([\d.]+)GB")
 
 
 def is_oom(error: BaseException | None) -> bool:
-    """Returns whether an error, Python's, torch's or Ray's, says that memory ran out."""
-    if any(kind.__name__ in _KINDS for kind in type(error).__mro__):
+    """Returns whether an error of Python, torch or Ray means that memory ran out."""
+    if any(base.__name__ in _CLASSES for base in type(error).__mro__):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
 
@@ -28,10 +28,10 @@ def outcome(error: BaseException | None) -> str:
 
 
 def taken(text: str, label: str) -> int | None:
-    """Returns the bytes that a task had when Ray stopped it; none if Ray does not say.
+    """Returns the bytes that a task used when Ray stopped it; None if Ray does not report them.
 
     Args:
-        text: Ray's message, a line for each task that it stopped.
+        text: Ray's message, one line per task that it stopped.
         label: the task's name.
     """
     lines = [line for line in text.splitlines() if f"task name={label}, " in line]
@@ -40,11 +40,11 @@ def taken(text: str, label: str) -> int | None:
 
 
 def reason(spec: TrialSpec, error: BaseException | None) -> str | None:
-    """Returns why a trial failed that ran out of memory: its size, what it had, what to do.
+    """Returns the reason of a trial that ran out of memory: its size, its use, and advice.
 
     Args:
         spec: the trial.
-        error: what ended it; for any but an :func:`is_oom` the result is none.
+        error: the error that ended it; None is returned unless it means :func:`is_oom`.
     """
     if not is_oom(error):
         return None
@@ -60,7 +60,7 @@ def reason(spec: TrialSpec, error: BaseException | None) -> str | None:
 
 
 def retry_width(seeds: int) -> int:
-    """Returns how many seeds to try next where so many ran out of memory."""
+    """Returns the number of seeds to try next after this many ran out of memory."""
     return max(1, seeds // 2)
 
 

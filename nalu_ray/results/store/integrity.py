@@ -1,0 +1,177 @@
+"""Integrity checks of a row file, before and after its rows are read.
+
+Is it of a plausible size? Did this program write it, for this task, and is it unmodified?
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nalu_ray.results.store.columns import Columns, check_texts, typed
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED
+from nalu_ray.values import check_text
+
+WRITTEN = b"nalu_ray.written_ns"
+DIGEST = b"nalu_ray.setting_sha256"
+CHECKED = ("task", "setting_id", "seed", "step", "split", "metric", "x", "value")
+_KEYS = ("task", "setting_id", "seed", "step", "metric")
+_ONCE = ["seed", "step", "split", "metric", "x"]
+_KEY = ("task", "setting_id")
+
+MAGIC = b"PAR1"
+MOST_COLUMNS = 500
+MOST_GROUPS = 1000
+MOST_ROWS = 250_000  # above that, one per two bytes of the file: numbers compress no further
+MOST_UNPACKED = 64 << 20  # bytes; above that, RATIO times the file's size
+RATIO = 50
+SMALL_FILE = 1 << 20  # bytes; a larger file is checked before it is read
+_FOOTER = 16 << 20
+
+
+def stamp(table: pa.Table) -> dict[bytes, bytes]:
+    """Returns metadata for a trial's rows: the time, and a digest of their key and setting."""
+    return {WRITTEN: str(time.time_ns()).encode(), DIGEST: _digest(table.slice(0, 1))}
+
+
+def check(file: pq.ParquetFile, table: pa.Table, task: str, known: Columns, *, sealed: bool) -> int:
+    """Checks the metadata of :func:`stamp`, and that all rows are unique and of one setting.
+
+    Args:
+        file: the open file.
+        table: its rows, with the columns ``CHECKED`` at least.
+        task: the task that its rows must have.
+        known: the types of the setting's fields, as far as they are known.
+        sealed: whether its digest was verified; otherwise more of its content is checked.
+
+    Returns:
+        The time at which it was written, in nanoseconds.
+
+    Raises:
+        ValueError: the check fails; with the reason.
+    """
+    metadata = file.schema_arrow.metadata or {}
+    if WRITTEN not in metadata:
+        raise ValueError(f"no {WRITTEN.decode()} in its metadata")
+    empty = [name for name in _KEYS if table[name].null_count]
+    if empty:
+        raise ValueError(f"rows without {', '.join(empty)}")
+    tasks = pc.unique(table["task"]).to_pylist()
+    if tasks != [task]:
+        raise ValueError(f"rows of task {', '.join(tasks) or 'none'}, not {task}")
+    if len(pc.unique(table["setting_id"])) > 1:
+        raise ValueError("rows of several settings")
+    _check_ends(table)
+    if not sealed:
+        _check_unsealed(file, table, metadata, known)
+    for name in ("task", "setting_id", "split", "metric"):
+        for text in pc.unique(table[name]).to_pylist():
+            check_text(name, text or "")
+    return int(metadata[WRITTEN])
+
+
+def _check_ends(table: pa.Table) -> None:
+    seeds = table.filter(pc.equal(table["metric"], COMPLETED))["seed"]
+    if len(pc.unique(seeds)) != len(seeds):
+        raise ValueError(f"two rows '{COMPLETED}' of one seed")
+
+
+def _check_unsealed(
+    file: pq.ParquetFile, table: pa.Table, metadata: dict[bytes, bytes], known: Columns
+) -> None:
+    """Checks what the digest of all bytes guarantees for sealed files."""
+    row = _first_row(file)
+    # older files lack the digest
+    if DIGEST in metadata and metadata[DIGEST] != _digest(row):
+        raise ValueError("setting_id or a field of the setting was changed after it was written")
+    check_texts(row)
+    typed(row, known)
+    if table.select(_ONCE).to_pandas().duplicated().any():
+        raise ValueError("rows that are there twice")
+
+
+def _first_row(file: pq.ParquetFile) -> pa.Table:
+    names = [name for name in file.schema_arrow.names if name in _KEY or name not in COLUMNS]
+    batch = next(file.iter_batches(batch_size=1, columns=names, use_threads=False))
+    return pa.Table.from_batches([batch])
+
+
+def _digest(row: pa.Table) -> bytes:
+    """Returns a digest of the key and the setting's fields of a table of one row."""
+    values = {
+        name: value
+        for record in row.to_pylist()
+        for name, value in record.items()
+        if name in _KEY or name not in COLUMNS
+    }
+    return (
+        hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())
+        .hexdigest()
+        .encode()
+    )
+
+
+# -- before its rows are read ---------------------------------------------------------------------
+
+
+def check_size(file: pq.ParquetFile, size: int) -> None:
+    """Refuses a file that would unpack to far more than its size, or has other columns than rows.
+
+    Args:
+        file: the open file.
+        size: its size in bytes.
+
+    Raises:
+        ValueError: it is refused; with the reason.
+    """
+    about = file.metadata
+    if about.num_columns > MOST_COLUMNS:
+        raise ValueError(f"{about.num_columns:,} columns, more than {MOST_COLUMNS}")
+    if not 0 <= about.num_rows <= max(MOST_ROWS, size // 2):
+        raise ValueError(f"{about.num_rows:,} rows in {size:,} bytes")
+    if about.num_row_groups > MOST_GROUPS:
+        raise ValueError(f"{about.num_row_groups:,} groups of rows, more than {MOST_GROUPS}")
+    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    if not 0 <= unpacked <= max(MOST_UNPACKED, RATIO * size):
+        raise ValueError(f"{unpacked:,} bytes in a file of {size:,}")
+    for item in file.schema_arrow:
+        if not _is_plain(item.type):
+            raise ValueError(f"column {item.name[:60]!r} is of type {str(item.type)[:60]}")
+
+
+def check_large_file(stream: Any, size: int) -> None:
+    """Does :func:`check_size` for a file that was not read yet, from its last bytes.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is refused.
+    """
+    end = _last(stream, size, 8)
+    length = int.from_bytes(end[:4], "little")
+    if end[4:] != MAGIC or length > min(_FOOTER, size):
+        raise ValueError("it does not end like a Parquet file")
+    alone = MAGIC + _last(stream, size, length + 8)
+    check_size(pq.ParquetFile(pa.BufferReader(alone)), size)
+
+
+def _last(stream: Any, size: int, length: int) -> bytes:
+    stream.seek(size - length)
+    data = b""
+    while len(data) < length and (part := stream.read(length - len(data))):
+        data += part
+    return data
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+    tests = (
+        pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating,
+        pa.types.is_string, pa.types.is_large_string,
+    )  # fmt: skip
+    return any(test(value_type) for test in tests)
