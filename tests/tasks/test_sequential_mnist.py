@@ -16,7 +16,7 @@ from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.sequential_mnist import SequentialTask
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS, answers, by_length
-from nalu_ray.tasks.sequential_mnist.network import DigitNumber, TrueAccumulator, SequentialSetting
+from nalu_ray.tasks.sequential_mnist.network import DigitNumber, SequentialSetting, TrueAccumulator
 from nalu_ray.tasks.sequential_mnist.tables import MODELS, PUBLISHED
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.terms import parse

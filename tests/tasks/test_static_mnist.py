@@ -15,7 +15,7 @@ from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.static_mnist import PairTask
 from nalu_ray.tasks.static_mnist.data import SETS, folds, images, pairs_of
-from nalu_ray.tasks.static_mnist.network import DigitReader, TrueOperation, PairNetwork, PairSetting
+from nalu_ray.tasks.static_mnist.network import DigitReader, PairNetwork, PairSetting, TrueOperation
 from nalu_ray.tasks.static_mnist.tables import MODELS
 from nalu_ray.training.replicas import Replicas
 
