@@ -47,8 +47,9 @@ def tables(
         publication: published values by unit, operation and measure (``rate`` in per cent,
             ``solved_at``, ``sparsity_error``).
     """
+    # tables without published values show only what was run
+    run = units.model_copy(update={"labels": {}, "more": units.more | units.labels})
     shared = {
-        "rows": units,
         "models": "rows",
         "solved_below": solved_below,
         "selection": selection,
@@ -79,6 +80,7 @@ def tables(
     by_operation = TableSpec(
         name=name,
         caption=f"{caption} {BY_UNIT}",
+        rows=units,
         columns=operations,
         measures=measures,
         problem=problem,
@@ -89,6 +91,7 @@ def tables(
         name=f"{name}_cost",
         caption=f"{caption} Trained parameters per seed, and time per training step and seed, "
         "evaluations included, on the machine that ran them.",
+        rows=run,
         measures=costs,
         layout="columns",
         problem=problem,
@@ -97,6 +100,7 @@ def tables(
     by_rate = TableSpec(
         name=f"{name}_{rate_field}",
         caption=f"{caption} The success rate at each {rate_field}.",
+        rows=run,
         columns=Axis(field=rate_field),
         measures={"rate": rate},
         problem=(operations.field, *problem),
