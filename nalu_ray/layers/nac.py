@@ -119,5 +119,20 @@ class NAC(Accumulator):
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         return linear(x, self.weight)
 
+    def penalty(self, inputs: Tensor | None = None) -> dict[str, Tensor]:
+        """Penalties by name: ``sparsity``, and ``inputs``, the R_z of sums.
+
+        R_z is the mean of (1 - |W_ji|) z_i^2 with z the mean of the inputs (Madsen and Johansen,
+        2020).
+
+        Args:
+            inputs: (N, in_features), needed for the penalty of this name.
+        """
+        penalties = super().penalty()
+        if inputs is not None:
+            unused = 1 - self.weight.abs()
+            penalties["inputs"] = (unused * inputs.mean(0).square()).mean()
+        return penalties
+
 
 register("nac", label="NAC", citation=CITATION)(Stacked(NAC))

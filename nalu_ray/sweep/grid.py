@@ -11,7 +11,7 @@ from nalu_ray.errors import SHOWN, printable, shown
 from nalu_ray.values import ValueReader, reason
 
 if TYPE_CHECKING:
-    from nalu_ray.sweep.presets import Preset
+    from nalu_ray.sweep.presets import Override, Preset
     from nalu_ray.task import Setting
 
 
@@ -67,6 +67,8 @@ def typed(
         overrides.append(override.model_copy(update={"when": when, "set": fixed, "axes": axes}))
         for name, value in fixed.items():
             possible[name] = [*possible[name], value]
+        for name, values in axes.items():
+            possible[name] = [*possible[name], *values]
     return sweep.model_copy(update={"overrides": overrides}), mistakes
 
 
@@ -162,21 +164,42 @@ def candidates(
     preset: Preset, defaults: Mapping[str, Any], parse_seeds: Callable[[Any], tuple[int, ...]]
 ) -> Iterator[Candidate]:
     """Yields every point of a typed preset; its changes come last."""
-    changes: Collection[str] = preset.changes
     for base in _product({**preset.axes, **preset.changes}):
-        values, unvaried = {**preset.set, **base}, dict(preset.set)
-        axes: dict[str, Sequence[Any]] = {}
-        wanted = preset.seeds
-        for override in preset.overrides:
-            here = {**defaults, **values}
-            if all(here[key] in allowed for key, allowed in override.when.items()):
-                values.update({k: v for k, v in override.set.items() if k not in changes})
-                unvaried.update(override.set)
-                axes.update({k: v for k, v in override.axes.items() if k not in changes})
-                wanted = wanted if override.seeds is None else override.seeds
-        seeds = parse_seeds(wanted)
-        for extra in _product(axes):
-            yield Candidate({**values, **extra}, unvaried, [*base, *extra], seeds)
+        start = Candidate({**preset.set, **base}, dict(preset.set), [*base], ())
+        for point, seeds in _overridden(start, preset.seeds, preset.overrides, defaults, preset):
+            point.seeds = parse_seeds(seeds)
+            yield point
+
+
+def _overridden(
+    point: Candidate,
+    seeds: Any,
+    overrides: Sequence[Override],
+    defaults: Mapping[str, Any],
+    preset: Preset,
+) -> Iterator[tuple[Candidate, Any]]:
+    """Yields what the overrides make of a point, in order, each with its seeds.
+
+    An override sees what those before it have set, their axes included.
+    """
+    if not overrides:
+        yield point, seeds
+        return
+    override, *later = overrides
+    here = {**defaults, **point.values}
+    if not all(here[key] in allowed for key, allowed in override.when.items()):
+        yield from _overridden(point, seeds, later, defaults, preset)
+        return
+    fixed, axes = (
+        {name: value for name, value in given.items() if name not in preset.changes}
+        for given in (override.set, override.axes)
+    )
+    seeds = seeds if override.seeds is None else override.seeds
+    for extra in _product(axes):
+        values = {**point.values, **fixed, **extra}
+        unvaried = {**point.unvaried, **override.set}
+        made = Candidate(values, unvaried, [*point.varied, *extra], ())
+        yield from _overridden(made, seeds, later, defaults, preset)
 
 
 def _product(axes: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:

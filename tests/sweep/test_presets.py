@@ -12,7 +12,7 @@ import yaml
 from pydantic import Field
 
 from nalu_ray.errors import ConfigError, did_you_mean
-from nalu_ray.sweep.presets import Preset, Resources, expand, load_sweep, parse_seeds
+from nalu_ray.sweep.presets import Point, Preset, Resources, expand, load_sweep, parse_seeds
 from nalu_ray.task import Setting
 from nalu_ray.training.fields import Range
 
@@ -438,3 +438,23 @@ def test_a_sweep_file_may_have_presets_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text("task: net\npresets: {madsen-2_hidden: {axes: {lr: [0.1]}}}")
     assert load_sweep("net", file).presets["madsen-2_hidden"] == preset(axes={"lr": [0.1]})
+
+
+def test_an_override_sees_the_axes_of_those_before_it() -> None:
+    sweep = preset(
+        axes={"layer": ["nac", "relu"]},
+        set={"lr": 0.1},
+        overrides=[
+            {"when": {"layer": ["nac"]}, "axes": {"lr": [1, 2]}},
+            {"when": {"lr": [2]}, "set": {"clip": 3}, "seeds": [7]},
+        ],
+    )
+    points = expand(sweep, Net, {})
+    found = [(*fields(point, "layer", "lr", "clip"), point.seeds) for point in points]
+    assert found == [("nac", 1, None, (0,)), ("nac", 2, 3, (7,)), ("relu", 0.1, None, (0,))]
+    changed = [fields(point, "lr", "clip") for point in expand(sweep, Net, {"lr": [2, 4]})]
+    assert changed == [(2, 3), (4, None)] * 2
+
+
+def fields(point: Point, *names: str) -> tuple[Any, ...]:
+    return tuple(getattr(point.setting, name) for name in names)

@@ -16,7 +16,7 @@ from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.sequential_mnist import SequentialTask
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS, answers, by_length
-from nalu_ray.tasks.sequential_mnist.network import DigitNumber, Exact, SequentialSetting
+from nalu_ray.tasks.sequential_mnist.network import DigitNumber, SequentialSetting, TrueAccumulator
 from nalu_ray.tasks.sequential_mnist.tables import MODELS, PUBLISHED
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.terms import parse
@@ -69,8 +69,8 @@ class Reads(nn.Module):
 
     def __init__(self, part: mnist.Digits) -> None:
         super().__init__()
-        self.labels = {image.numpy().tobytes(): float(n) for image, n in zip(*vars(part).values(),
-                                                                            strict=True)}  # fmt: skip
+        pairs = zip(part.images, part.labels.tolist(), strict=True)
+        self.labels = {image.numpy().tobytes(): float(label) for image, label in pairs}
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.tensor([[self.labels[image.numpy().tobytes()]] for image in images])
@@ -80,7 +80,7 @@ class Parts:
     """As :class:`Replicas` of a convnet that makes no mistake and the reference's accumulator."""
 
     def __init__(self, chosen: SequentialSetting, split: str) -> None:
-        self.reads, self.cell = Reads(mnist.part(split)), Exact(chosen.op)
+        self.reads, self.cell = Reads(mnist.part(split)), TrueAccumulator(chosen.op)
 
     def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
         if name == "convnet":
@@ -180,7 +180,7 @@ def test_rz_is_a_term_of_the_penalty_and_only_so() -> None:
         setting(penalty="inputs:1")
 
 
-@pytest.mark.parametrize(("op", "layer"), [("sum", "nau"), ("product", "nmu")])
+@pytest.mark.parametrize(("op", "layer"), [("sum", "nau"), ("sum", "nac"), ("product", "nmu")])
 def test_rz_reaches_the_unit_and_is_refused_without_one(op: str, layer: str) -> None:
     TASK.check(setting(op=op, layer=layer, rz=True, length=2))
     with pytest.raises(ValueError, match="no unit of this network has any"):
@@ -202,6 +202,21 @@ def test_rz_moves_a_weight_that_ignores_its_input() -> None:
     expected = ((1 - weight.abs()) * means.square()).mean()
     assert inputs.shape == (1, 2 * chosen.batch, 2)
     assert added.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["nau", "nac", "nmu", "snmu", "mnac_linear"])
+def test_rz_is_read_where_a_unit_has_it(layer: str) -> None:
+    assert "rz" not in setting(layer=layer).unread()
+
+
+@pytest.mark.parametrize("layer", ["exact", "lstm", "nalu", "mnac", "mnac_sigmoid"])
+def test_rz_is_not_varied_elsewhere(layer: str) -> None:
+    assert setting(layer=layer).unread()["rz"] == f"layer={layer} has no penalty inputs"
+
+
+def test_products_are_trained_on_two_digits_unless_told_otherwise() -> None:
+    assert [setting().length, setting(op="product").length] == [10, 2]
+    assert setting(op="product", length=3).length == 3
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -88,13 +88,18 @@ class NACCell(AccumulatorCell):
         super().__init__(in_features, hidden_features, NAC, memory_init, **options)
 
     def _weights(self) -> Weights:
+        """Returns W of x and of h; nothing if hooks wait for the unit's whole input."""
+        if self.unit._forward_pre_hooks:
+            return ()
         x, h = cast(NAC, self.unit).weight.split([self.in_features, self.out_features], -1)
         return x, h
 
     def _project(self, x: Tensor, weights: Weights) -> Tensor:
-        return linear(x, weights[0])
+        return linear(x, weights[0]) if weights else x
 
     def _step(self, projected: Tensor, state: State, weights: Weights) -> tuple[Tensor, State]:
+        if not weights:
+            return super()._step(projected, state, weights)
         h = projected + linear(state[0], weights[1])
         return h, (h,)
 

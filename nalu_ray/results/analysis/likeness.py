@@ -1,6 +1,6 @@
 """Success by likeness: a run is solved if it is as good as the runs of a reference model.
 
-The protocol of Madsen and Johansen, "Neural Arithmetic Units" (ICLR 2020), section 4.3: the
+The protocol of Madsen and Johansen, "Neural Arithmetic Units" (ICLR 2020), on MNIST: the
 reference learns the same network with the true arithmetic in place of the unit, and a run is solved
 if its error is below the upper one-sided 99 % confidence limit of the reference's mean error.
 """

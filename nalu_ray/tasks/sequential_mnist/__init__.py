@@ -1,4 +1,4 @@
-"""Sums and products of series of MNIST digits (Madsen and Johansen, 2020, section 4.3).
+"""Sums and products of series of MNIST digits (Madsen and Johansen, 2020).
 
 A convnet gives a number per image, and a recurrent cell the sum or the product of the numbers. Both
 learn end to end from the answer after every image. Sums are trained on ten digits and tested on up
@@ -32,7 +32,6 @@ class SequentialTask(SupervisedTask[SequentialSetting]):
 
     name = "sequential_mnist"
     title = "Sequential MNIST: sums and products of digits"
-    section = "4.3 of Madsen and Johansen (2020)"
     setting_type = SequentialSetting
     axes = ("layer", "op")
     splits: ClassVar[tuple[str, ...]] = ("validation", "test")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -14,7 +15,7 @@ from nalu_ray.errors import did_you_mean
 from nalu_ray.tasks._mnist_series.network import ImageReader, ReaderSetting
 from nalu_ray.training.terms import parse
 
-Operation = Literal["sum", "product"]
+Accumulation = Literal["sum", "product"]
 RZ = "inputs"  # the units' name of the penalty R_z
 EXACT = "exact"  # the reference: the true accumulator over a convnet that is learned
 
@@ -26,6 +27,13 @@ def _known(name: str) -> str:
     return name
 
 
+def _penalises_inputs(name: str) -> bool:
+    """Whether a cell is made of a unit whose penalties depend on its inputs."""
+    factory = None if name == EXACT else layers.get_cell(name).factory
+    penalty = getattr(getattr(factory, "unit", None), "penalty", None)
+    return penalty is not None and RZ in inspect.signature(penalty).parameters
+
+
 class SequentialSetting(ReaderSetting):
     """One recurrent network over one convnet that gives a number per image."""
 
@@ -34,8 +42,10 @@ class SequentialSetting(ReaderSetting):
         description="recurrent cell by name, any unit, or exact: the true sum or product, which is "
         "the reference",
     )
-    op: Operation = Field("sum", description="sum of digits 0 to 9, or product of digits 1 to 9")
-    length: int = Field(10, ge=1, description="digits of a series in training; product has 2")
+    op: Accumulation = Field("sum", description="sum of digits 0 to 9, or product of digits 1 to 9")
+    length: int = Field(
+        10, ge=1, description="digits of a series in training; a product has 2 if none is given"
+    )
     rz: bool = Field(
         False, description="add R_z, the unit's penalty `inputs`, to the loss with weight 1"
     )
@@ -44,11 +54,24 @@ class SequentialSetting(ReaderSetting):
     def built(self) -> Sequence[layers.LayerEntry]:
         return () if self.layer == EXACT else super().built()
 
+    def unread(self) -> dict[str, str]:
+        idle = super().unread()
+        if not _penalises_inputs(self.layer):
+            idle["rz"] = f"layer={self.layer} has no penalty {RZ}"
+        return idle
+
     def answers(self) -> bool:
         return self.layer == EXACT or super().answers()
 
     def cell(self, features: int, outputs: int) -> layers.Cell:
-        return Exact(self.op) if self.layer == EXACT else super().cell(features, outputs)
+        return TrueAccumulator(self.op) if self.layer == EXACT else super().cell(features, outputs)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_products(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("op") == "product":
+            return {"length": 2, **values}
+        return values
 
     @model_validator(mode="after")
     def _penalised(self) -> SequentialSetting:
@@ -69,10 +92,10 @@ class SequentialSetting(ReaderSetting):
         return self
 
 
-class Exact(layers.Cell):
+class TrueAccumulator(layers.Cell):
     """h_t = h_{t-1} + x_t from 0, or h_t = h_{t-1} x_t from 1, of one number per step."""
 
-    def __init__(self, op: Operation) -> None:
+    def __init__(self, op: Accumulation) -> None:
         super().__init__()
         self.op = op
         self.in_features = self.out_features = 1

@@ -31,7 +31,6 @@ class PairTask(SupervisedTask[PairSetting]):
 
     name = "static_mnist"
     title = "Static MNIST: products and quotients of two digits"
-    section = "static MNIST of Mistry et al. (2022)"
     setting_type = PairSetting
     axes = ("layer", "op")
     splits: ClassVar[tuple[str, ...]] = tuple(data.SETS)

@@ -17,6 +17,7 @@ MODELS = Axis(
         "nru": "NRU",
         "nmru": "NMRU",
         "real_npu": "Real NPU",
+        "modified_real_npu": "Modified Real NPU",
         "none": "Affine",
     },
 )

@@ -116,3 +116,26 @@ def test_two_units_and_a_nalu_on_top_are_exact(steps: int) -> None:
             last.M_hat.fill_(2 * LARGE)
             last.G.fill_(gate)
         torch.testing.assert_close(last(h), wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_a_hook_hears_the_whole_input_and_changes_nothing() -> None:
+    cell, x = NACCell(2, 3, init="uniform").double(), drawn(4, 5, 2)
+    outputs, _ = cell(x)
+    heard: list[Tensor] = []
+    with torch.no_grad():
+        cell.unit.register_forward_pre_hook(lambda unit, given: heard.append(given[0]))
+        again, _ = cell(x)
+    torch.testing.assert_close(again, outputs)
+    before = torch.cat([torch.zeros(4, 1, 3), outputs[:, :-1]], 1)
+    torch.testing.assert_close(torch.stack(heard, 1), torch.cat([x, before], -1))
+
+
+def test_the_penalty_of_inputs_is_zero_where_each_is_used() -> None:
+    """R_z by hand: W is (1, 0), the means are 3 and 2: ((1 - 1) 9 + (1 - 0) 4) / 2."""
+    unit = NAC(2, 1)
+    with torch.no_grad():
+        unit.W_hat.copy_(torch.tensor([[LARGE, 0.0]]))
+        unit.M_hat.fill_(2 * LARGE)
+    penalties = unit.penalty(torch.tensor([[2.0, 1.0], [4.0, 3.0]]))
+    assert penalties["inputs"].item() == 2
+    assert set(unit.penalty()) == {"sparsity"}

@@ -1,0 +1,150 @@
+"""The Arithmetic Dataset Task: its presets, and the published values beside its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from nalu_ray.results.analysis.text import in_full, stored
+from nalu_ray.results.specs import FigureSpec, TableSpec
+from nalu_ray.sweep.presets import Point, expand, sweep_of
+from nalu_ray.tasks.static import TASK, madsen
+from nalu_ray.tasks.static.network import StaticSetting
+
+SWEEP = sweep_of(TASK)
+PRESETS = [name for name in SWEEP.presets if name.startswith("madsen")]
+
+
+def points(preset: str) -> list[Point]:
+    return expand(SWEEP.presets[preset], StaticSetting, {})
+
+
+def settings(preset: str) -> list[StaticSetting]:
+    return [point.setting for point in points(preset) if isinstance(point.setting, StaticSetting)]
+
+
+def table(name: str) -> TableSpec:
+    return next(spec for spec in TASK.tables if spec.name == name)
+
+
+def figure(name: str) -> FigureSpec:
+    return next(spec for spec in TASK.figures if spec.name == name)
+
+
+def test_the_preset_is_the_published_protocol() -> None:
+    found = points("madsen")
+    assert {len(point.seeds) for point in found} == {100}
+    assert {setting.op for setting in settings("madsen")} == {*madsen.OPERATIONS.labels}
+    for setting in settings("madsen"):
+        assert (setting.inputs, setting.hidden, setting.section, setting.overlap) == (
+            100,
+            2,
+            25,
+            12,
+        )
+        assert (setting.train_range, setting.test_range) == ((1, 2), (2, 6))
+        assert (setting.sets, setting.threshold, setting.test_size) == ("plain", "golden", 10_000)
+        assert (setting.optimiser, setting.lr, setting.batch) == ("adam", 1e-3, 128)
+        assert setting.steps == 1000 * setting.evaluations == 5_000_000
+        expected = {
+            "nau": "sparsity:0.01:linear:5000:50000",
+            "nau_nmu": "sparsity:10:linear:1000000:2000000",
+            "nau_mnac_linear": "sparsity:10:linear:1000000:2000000",
+            "gated_nau_nmu": "sparsity:10:linear:1000000:2000000",
+        }
+        assert setting.penalty == expected.get(setting.layer)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_each_preset_has_a_table_or_figure_of_its_own(preset: str) -> None:
+    specs: Sequence[TableSpec | FigureSpec] = [*TASK.tables, *TASK.figures]
+    shown = [spec for spec in specs if preset in spec.presets or f"{preset}*" in spec.presets]
+    assert shown
+    assert all(spec.name.startswith("madsen") for spec in shown)
+
+
+@pytest.mark.parametrize("name", ["madsen", "madsen_gate", "madsen_by_penalty"])
+def test_each_published_value_of_a_table_has_its_cell(name: str) -> None:
+    spec = table(name)
+    assert spec.publication is not None
+    assert spec.columns is not None
+    for value in spec.publication.values:
+        assert value.row in spec.rows.labels
+        assert value.column in spec.columns.labels
+        assert value.measure in spec.measures
+
+
+def test_the_penalties_of_the_table_are_those_that_run() -> None:
+    run = {str(setting.penalty): setting.op for setting in settings("madsen-penalty")}
+    assert set(run) == set(table("madsen_by_penalty").rows.labels)
+
+
+@pytest.mark.parametrize(
+    ("preset", "field"),
+    [
+        ("madsen-train-range", "train_range"),
+        ("madsen-hidden", "hidden"),
+        ("madsen-inputs", "inputs"),
+        ("madsen-overlap", "overlap"),
+        ("madsen-section", "section"),
+        ("madsen-lr", "lr"),
+    ],
+)
+def test_each_published_point_of_a_sweep_is_run(preset: str, field: str) -> None:
+    spec = figure(f"madsen_by_{field}")
+    assert spec.publication is not None
+    values = {
+        in_full(value)
+        for setting in settings(preset)
+        for value in [setting.model_dump(mode="json")[field]]
+    }
+    assert {value.measure for value in spec.publication.values} == values
+    assert {value.row for value in spec.publication.values} <= set(spec.lines.labels)
+    run = {(setting.layer, setting.op) for setting in settings(preset)}
+    assert {(value.row, value.column) for value in spec.publication.values} == run
+    assert field not in spec.problem
+
+
+def test_sizes_of_sections_follow_the_inputs() -> None:
+    for setting in settings("madsen-inputs"):
+        assert setting.section == setting.inputs // 4
+        assert setting.overlap == setting.section // 2
+    for setting in settings("madsen-section"):
+        assert setting.overlap == setting.section // 2
+    signs = {stored(setting.test_signs): setting for setting in settings("madsen-train-range")}
+    assert signs["true"].train_range == (-2, 2)
+    assert signs["true"].test_range == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "text"),
+    [
+        ("madsen", ("nau_nmu", "mul", "rate"), "98%"),
+        ("madsen", ("nau_nmu", "mul", "solved_at"), "1.4e6"),
+        ("madsen", ("none", "sub", "rate"), "7%"),
+        ("madsen", ("nau", "add", "solved_at"), "1.8e4"),
+        ("madsen", ("nac_mnac", "square", "rate"), "77%"),
+        ("madsen", ("nau_mnac_linear", "sqrt", "rate"), "3%"),
+        ("madsen_gate", ("nac_gated_nau_nmu", "mul", "rate"), "62%"),
+        ("madsen_ablation", ("no_bounds", "mul", "solved_at"), "1.3e6"),
+        ("madsen_by_train_range", ("nau_nmu", "mul", "1.1:1.2"), "0%"),
+        ("madsen_by_hidden", ("nau_mnac_linear", "mul", "5"), "6%"),
+        ("madsen_by_inputs", ("gated_nau_nmu", "mul", "4"), "88%"),
+        ("madsen_by_overlap", ("nau_nmu", "mul", "18"), "72%"),
+        ("madsen_by_section", ("nac_mnac_sigmoid", "mul", "50"), "0%"),
+        ("madsen_by_penalty", ("sparsity:10:linear:5000:50000", "add", "rate"), "44%"),
+        ("madsen_by_lr", ("nac_mnac", "mul", "0.01"), "88%"),
+    ],
+)
+def test_published_values_are_as_printed(name: str, place: tuple[str, str, str], text: str) -> None:
+    value = madsen.PUBLISHED[name].lookup(*place)
+    assert value is not None
+    assert value.text == text
+    assert "(2020)" in madsen.PUBLISHED[name].source
+
+
+def test_unsolved_cells_have_no_step_of_success() -> None:
+    values = madsen.PUBLISHED["madsen"].values
+    solved = {v.place[:2] for v in values if v.measure == "rate" and v.published().value > 0}
+    assert {v.place[:2] for v in values if v.measure == "solved_at"} == solved
