@@ -115,3 +115,36 @@ def test_sizes_of_sections_follow_the_inputs() -> None:
     signs = {stored(setting.test_signs): setting for setting in settings("madsen-train-range")}
     assert signs["true"].train_range == (-2, 2)
     assert signs["true"].test_range == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "text"),
+    [
+        ("madsen", ("nau_nmu", "mul", "rate"), "98%"),
+        ("madsen", ("nau_nmu", "mul", "solved_at"), "1.4e6"),
+        ("madsen", ("none", "sub", "rate"), "7%"),
+        ("madsen", ("nau", "add", "solved_at"), "1.8e4"),
+        ("madsen", ("nac_mnac", "square", "rate"), "77%"),
+        ("madsen", ("nau_mnac_linear", "sqrt", "rate"), "3%"),
+        ("madsen_gate", ("nac_gated_nau_nmu", "mul", "rate"), "62%"),
+        ("madsen_ablation", ("no_bounds", "mul", "solved_at"), "1.3e6"),
+        ("madsen_by_train_range", ("nau_nmu", "mul", "1.1:1.2"), "0%"),
+        ("madsen_by_hidden", ("nau_mnac_linear", "mul", "5"), "6%"),
+        ("madsen_by_inputs", ("gated_nau_nmu", "mul", "4"), "88%"),
+        ("madsen_by_overlap", ("nau_nmu", "mul", "18"), "72%"),
+        ("madsen_by_section", ("nac_mnac_sigmoid", "mul", "50"), "0%"),
+        ("madsen_by_penalty", ("sparsity:10:linear:5000:50000", "add", "rate"), "44%"),
+        ("madsen_by_lr", ("nac_mnac", "mul", "0.01"), "88%"),
+    ],
+)
+def test_published_values_are_as_printed(name: str, place: tuple[str, str, str], text: str) -> None:
+    value = madsen.PUBLISHED[name].lookup(*place)
+    assert value is not None
+    assert value.text == text
+    assert "(2020)" in madsen.PUBLISHED[name].source
+
+
+def test_unsolved_cells_have_no_step_of_success() -> None:
+    values = madsen.PUBLISHED["madsen"].values
+    solved = {v.place[:2] for v in values if v.measure == "rate" and v.published().value > 0}
+    assert {v.place[:2] for v in values if v.measure == "solved_at"} == solved

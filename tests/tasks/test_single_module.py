@@ -9,8 +9,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from nalu_ray.results.analysis.text import in_full
 from nalu_ray.seeding import Streams
-from nalu_ray.tasks.single_module import TASK, SingleModuleSetting
+from nalu_ray.sweep.presets import expand, sweep_of
+from nalu_ray.tasks.single_module import INALU, TASK, SingleModuleSetting
 from nalu_ray.tasks.single_module.data import chosen, perturbed_error
 
 SEEDS = (0, 3, 8)
@@ -161,3 +163,37 @@ def test_impossible_settings_are_named(values: dict[str, Any], words: list[str])
         SingleModuleSetting.model_validate(values)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_normal_inputs_are_within_three_deviations() -> None:
+    setting = small(distribution="normal", train_range=(-2, 4), test_range=(8, 10))
+    for split, mean, deviation in (("interpolation", 1, 1), ("extrapolation", 9, 1 / 3)):
+        x = drawn(setting, split).inputs[0].double()
+        assert (x - mean).abs().max() <= 3 * deviation + 1e-6
+        assert x.mean().item() == pytest.approx(mean, abs=0.03 * deviation)
+        # a normal law without its tails beyond 3
+        assert x.std().item() == pytest.approx(0.9866 * deviation, rel=0.02)
+        assert (x < mean - deviation).double().mean().item() == pytest.approx(0.1578, abs=0.01)
+
+
+def test_a_fixed_error_may_be_the_threshold() -> None:
+    setting = small(solved_below=1e-5)
+    streams = Streams("single_module", SEEDS, "extrapolation")
+    solved = TASK.references(setting, "extrapolation", drawn(setting), streams)["solved_mse"]
+    assert solved.tolist() == [1e-5] * 3
+
+
+def test_the_published_rates_of_the_inalu_are_of_the_settings_that_run() -> None:
+    points = expand(sweep_of(TASK).presets["inalu"], SingleModuleSetting, {})
+    run = set()
+    for point in points:
+        values = point.setting.model_dump(mode="json")
+        assert values["solved_below"] == 1e-5
+        beyond = "8:10" if values["distribution"] == "normal" else "-10:-5"
+        assert in_full(values["test_range"]) == beyond
+        options = '{"shared": true}' if values["options"] else "{}"
+        run.add((options, values["op"], in_full(values["train_range"])))
+    assert INALU.publication is not None
+    assert {value.place for value in INALU.publication.values} == run
+    rates = [v.published().value for v in INALU.publication.values if v.place[:2] == ("{}", "mul")]
+    assert sorted(rates) == [0, 100, 100, 100, 100]

@@ -11,11 +11,13 @@ Arithmetic Logic Modules" (2021), https://arxiv.org/abs/2110.05177.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 from torch import Tensor, nn
 
 from nalu_ray.results import leaderboard
-from nalu_ray.results.specs import Axis, TableSpec
+from nalu_ray.results.publication import read
+from nalu_ray.results.specs import Axis, FigureSpec, Selection, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.single_module import data, network
@@ -27,6 +29,7 @@ CAPTION = (
     "training."
 )
 WORDS = {"op": {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b"}}
+OWN = ("mixed-signs", "small-divisors", "inalu")
 NINE = ("-20:-10", "-2:-1", "-1.2:-1.1", "-0.2:-0.1", "-2:2", "0.1:0.2", "1:2", "1.1:1.2", "10:20")
 OPPOSITE = {"-2:-0.1": " / 0.1:2", "0.1:2": " / -2:-0.1", "-2:-1": " / 1:2", "1:2": " / -2:-1"}
 SMALL = ("0:0.0001", "0:0.001", "0:0.01", "0:0.1", "0:1")
@@ -42,23 +45,42 @@ def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> lis
         operations=Axis(field="train_range", labels=as_stored, others=False),
         solved_below="solved_mse",
         presets=tuple(presets),
-        problem=("op", "inputs", "opposite", "weight_error"),
+        problem=("op", "inputs", "opposite", "distribution", "weight_error", "solved_below"),
         paper={"test_size": "10000", "batch": "128"},
     )
     return [table.model_copy(update={"words": WORDS}) for table in (by_range, cost)]
+
+
+INALU = FigureSpec(
+    name="inalu",
+    caption="First experiment of Schlör, Ring and Hotho (2020): seeds of the iNALU whose last "
+    "extrapolation error is below {solved_below}, by the range of x in training.",
+    metric="mse",
+    split="extrapolation",
+    x="train_range",
+    lines=Axis(field="options", labels={"{}": "own weights", '{"shared": true}': "shared weights"}),
+    panels=Axis(field="op", labels=WORDS["op"]),
+    statistic="rate",
+    solved_below="solved_mse",
+    selection=Selection(step="last"),
+    presets=("inalu",),
+    publication=read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu"],
+    x_label="range of x in training",
+    y_label="solved, %",
+    problem=("inputs", "opposite", "solved_below"),
+)
 
 
 class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
     """One unit on two of its inputs."""
 
     name = "single_module"
-    title = "Single Module Arithmetic Task"
-    section = "Mistry et al. (2022)"
+    title = "Single Module Arithmetic Task (Mistry et al., 2022)"
     setting_type = SingleModuleSetting
     axes = ("layer", "op", "train_range")
     tables = (
         *_tables(
-            "single_module", {text: text for text in NINE}, ["*", "!mixed-signs", "!small-divisors"]
+            "single_module", {text: text for text in NINE}, ["*", *(f"!{name}" for name in OWN)]
         ),
         *_tables(
             "mixed_signs",
@@ -67,6 +89,7 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
         ),
         *_tables("small_divisors", {text: text for text in SMALL}, ["small-divisors"]),
     )
+    figures = (INALU,)
 
     def build(self, setting: SingleModuleSetting) -> nn.Module:
         return network.build(setting)

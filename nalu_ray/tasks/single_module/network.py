@@ -33,6 +33,11 @@ class SingleModuleSetting(SupervisedSetting):
     test_range: Range = Field(
         (2.0, 6.0), description="x of extrapolation is U(low, high), as low:high"
     )
+    distribution: Literal["uniform", "normal"] = Field(
+        "uniform",
+        description="of x within its range; normal: with a sixth of the range as standard "
+        "deviation, and nothing beyond the range",
+    )
     test_signs: bool = Field(False, description="give each x of extrapolation a random sign")
     opposite: bool = Field(
         False, description="the second half of x, in which b lies, is negated in all sets"
@@ -43,6 +48,9 @@ class SingleModuleSetting(SupervisedSetting):
         lt=0.1,
         description="a seed is solved below the error of the exact unit with all weights off by "
         "this; 1e-4 in a later version of the published code",
+    )
+    solved_below: float | None = Field(
+        None, gt=0, description="a seed is solved below this error instead; none = by weight_error"
     )
     batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(10_000, ge=1, description="examples of each evaluation set")

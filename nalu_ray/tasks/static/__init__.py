@@ -24,7 +24,7 @@ from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import StaticOperation, axis
-from nalu_ray.tasks.static import data, madsen, network
+from nalu_ray.tasks.static import data, madsen, network, npu
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.supervised import SupervisedTask
 
@@ -37,7 +37,7 @@ SETS = (
     "extrapolation; a and b are sums of {section} inputs each."
 )
 PAPER = {"inputs": "100"}
-PRESETS = ("*", f"!{madsen.PRESETS}")
+PRESETS = ("*", f"!{madsen.PRESETS}", f"!{npu.PRESET}")
 ROWS = axis(get_args(StaticOperation))
 COLUMNS = Axis(
     field="layer",
@@ -105,6 +105,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             problem=PROBLEM,
         ),
         *madsen.TABLES,
+        *npu.TABLES,
     )
     figures = (
         FigureSpec(

@@ -1,0 +1,49 @@
+"""The large task of the neural power unit: its preset and its published values."""
+
+from __future__ import annotations
+
+import pytest
+
+from nalu_ray.sweep.presets import expand, sweep_of
+from nalu_ray.tasks.static import TASK, npu
+from nalu_ray.tasks.static.network import StaticSetting
+
+(TABLE,) = npu.TABLES
+
+
+def settings() -> list[StaticSetting]:
+    points = expand(sweep_of(TASK).presets[npu.PRESET], StaticSetting, {})
+    assert {len(point.seeds) for point in points} == {10}
+    return [point.setting for point in points if isinstance(point.setting, StaticSetting)]
+
+
+def test_the_preset_is_the_published_task() -> None:
+    for setting in settings():
+        assert (setting.inputs, setting.hidden) == (100, 100)
+        assert (setting.section, setting.overlap) == (50, 12)
+        assert (setting.optimiser, setting.steps, setting.batch) == ("rmsprop", 100_000, 128)
+        assert setting.lr == (0.01 if setting.op == "add" else 0.005)
+        ranges = ((0, 2), (0, 4)) if setting.op == "sqrt" else ((-1, 1), (-4, 4))
+        assert (setting.train_range, setting.test_range) == ranges
+        first = "1e-06" if setting.op == "sqrt" else "1e-05"
+        assert setting.penalty == f"l1@*:{first}:growth:10:10000:0.0001"
+        assert setting.options == ({"gain": 0.1} if "npu" in setting.layer else {})
+
+
+def test_the_table_has_what_runs() -> None:
+    assert TABLE.columns is not None
+    assert {setting.layer for setting in settings()} == set(TABLE.rows.labels)
+    assert {setting.op for setting in settings()} == set(TABLE.columns.labels)
+    assert npu.PRESET in TABLE.presets
+
+
+@pytest.mark.parametrize(
+    ("layer", "op", "text"),
+    [("nau_npu", "add", "0.092"), ("nau_real_npu", "mul", "3.09"), ("nau_nmu", "sqrt", "10.96"),
+     ("nalu", "mul", "2.9e83"), ("nau_naive_npu", "add", "161.65")],
+)  # fmt: skip
+def test_published_errors_are_as_printed(layer: str, op: str, text: str) -> None:
+    assert TABLE.publication is not None
+    value = TABLE.publication.lookup(layer, op, "mse")
+    assert value is not None
+    assert value.text == text
