@@ -1,14 +1,13 @@
-"""Seed-steps a second of stacked recurrent cells, beside a plain loop over seeds, in one run.
+"""Seed-steps per second of stacked recurrent cells, compared with a plain loop over seeds.
 
     python benchmarks/cells.py [--cells lstm nalu ...] [--seeds 1 10 50] [--seconds 2]
 
-A seed-step is one step of training of one seed: a batch of 64 sequences of 10 steps and 10 features
-forward and backward, the squared error of the last output, and Adam. The data is drawn beforehand.
+A seed-step is one training step of one seed: forward and backward through a batch of 64 sequences
+of 10 steps and 10 features, squared error of the last output, and Adam. The data exists beforehand.
 
 * stacked: :class:`nalu_ray.training.replicas.Replicas`, all seeds at once;
-* plain: one seed after the other, the way a script would train them: torch's own module where it
-  has one (``nn.LSTM``, ``nn.GRU``, ``nn.RNN``), or else the same equations in a loop over time, in
-  which every step starts from the parameters.
+* plain: one seed after the other, as a script would train them: torch's module if there is one
+  (``nn.LSTM``, ``nn.GRU``, ``nn.RNN``), otherwise the same equations in a loop over time.
 
 One thread. Every figure is the median of repeated measurements.
 """
@@ -38,7 +37,7 @@ UNITS = {"nac": NAC, "nac_nalu": NAC, "nalu": NALU}
 
 
 class Loop(nn.Module):
-    """A cell that is called once a step; a NAC or NALU is called on [x_t, h_{t-1}]."""
+    """A cell that is called once per step; a NAC or NALU gets [x_t, h_{t-1}]."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -55,14 +54,14 @@ class Loop(nn.Module):
 
 
 def make_plain(name: str) -> nn.Module:
-    """Returns what a script would use."""
+    """Returns the module that a script would use."""
     if name in TORCH:
         return TORCH[name](INPUTS, HIDDEN.get(name, GATED), batch_first=True)
     return Loop(name)
 
 
 def plain(name: str, seconds: float) -> float:
-    """Returns the seed-steps a second of the plain loop."""
+    """Returns the seed-steps per second of the plain loop."""
     model, x = make_plain(name), torch.rand(BATCH, STEPS, INPUTS)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
 
@@ -76,7 +75,7 @@ def plain(name: str, seconds: float) -> float:
 
 
 def stacked(name: str, seeds: int, seconds: float) -> float:
-    """Returns the seed-steps a second of a block."""
+    """Returns the seed-steps per second of a block."""
     hidden = HIDDEN.get(name, GATED)
     replicas = Replicas(lambda: build_cell(name, INPUTS, hidden), range(seeds))
     x = torch.rand(seeds, BATCH, STEPS, INPUTS)
@@ -96,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cells", nargs="+", choices=cell_names(), default=cell_names())
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10, 50])
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
+    parser.add_argument("--seconds", type=float, default=2.0, help="measuring time per figure")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"Python {platform.python_version()}, torch {torch.__version__}, one thread")

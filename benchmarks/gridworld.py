@@ -1,17 +1,17 @@
-"""Steps a second of the gridworld, vectorised and single, beside Gymnasium's loop and Minigrid.
+"""Steps per second of the gridworld, compared with Gymnasium's vector loop and Minigrid.
 
     python benchmarks/gridworld.py [--copies 1 16 64 256] [--seconds 1]
 
-* vector: :class:`envs.TimeGridworldVectorEnv` by kind of observation and autoreset mode, with
-  observations of its own (copy) or in the environment's memory (view);
+* vector: :class:`envs.TimeGridworldVectorEnv` by observation type and autoreset mode, with copied
+  observations (copy) or views of the environment's memory (view);
 * sync: Gymnasium's ``SyncVectorEnv`` over single environments;
 * single: one :class:`envs.TimeGridworldEnv`, reset at the end of each episode;
-* Minigrid's ``MiniGrid-Empty-5x5-v0``, the nearest comparable: with a picture of the whole world
-  (40 x 40 pixels against our 56 x 56), and as it comes (a 7 x 7 x 3 view of symbols).
+* Minigrid's ``MiniGrid-Empty-5x5-v0``, the most similar environment: with an image of the whole
+  world (40 x 40 pixels; ours has 56 x 56), and with its default 7 x 7 x 3 view of symbols.
 
-Actions are random, drawn before; ended episodes are begun anew within the time. One process, one
-thread. Every figure is the median of repeated measurements, in seconds of processor time, so that
-other work on the machine counts less.
+Actions are random and drawn beforehand; the time includes resets of ended episodes. One process,
+one thread. Every figure is the median of repeated measurements of processor time, which depends
+less on other work on the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PICTURE_PIXELS = 8  # of a cell of Minigrid, as in ours
 
 
 def vector_rate(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
-    """Returns steps a second, of all copies together."""
+    """Returns the steps per second of all copies together."""
     env.reset(seed=0)
     high = int(env.single_action_space.n)
     actions = np.random.default_rng(0).integers(0, high, (DRAWN, env.num_envs))
@@ -48,7 +48,7 @@ def vector_rate(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
 
 
 def single_rate(env: gymnasium.Env[Any, Any], actions: int, seconds: float) -> float:
-    """Returns steps a second of one environment; ``actions`` how many kinds are taken."""
+    """Returns the steps per second of one environment with a number of ``actions``."""
     env.reset(seed=0)
     drawn = np.random.default_rng(0).integers(0, actions, 8 * DRAWN).tolist()
 
@@ -94,7 +94,7 @@ def loop_rows(seconds: float) -> None:
 
 
 def minigrid_rows(seconds: float) -> None:
-    """Prints Minigrid's lines, or how to get them."""
+    """Prints Minigrid's lines, or how to install it."""
     try:
         from minigrid.wrappers import RGBImgObsWrapper
     except ImportError:
@@ -111,7 +111,7 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--copies", type=int, nargs="+", default=[1, 16, 64, 256])
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each figure")
+    parser.add_argument("--seconds", type=float, default=1.0, help="measuring time per figure")
     arguments = parser.parse_args()
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, "

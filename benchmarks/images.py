@@ -1,18 +1,18 @@
-"""Images a second of the MNIST tasks, each beside the obvious way, in one run.
+"""Images per second of the MNIST tasks, each compared with the obvious implementation.
 
     python benchmarks/images.py [--layers nac ...] [--threads 1 2] [--seconds 3] [--device cuda]
 
-* training: series a second in steps of 64 series of 10, drawn and learned as the task does it, each
-  with images of its own and from a pool of 64 (as the presets have it), beside a ``DataLoader``
-  over a ``Dataset`` that makes a series at a time;
-* evaluation: 200 and 2000 series of 1000 digits, read from embeddings of the 10,000 test images,
-  which are made in that time, beside the network on every image of every series (of two of them,
-  scaled up);
-* stacking: seed-steps a second of blocks of 1, 2 and 4 seeds of the laptop presets' NAC, counting
-  and parity; with another ``--device`` than the CPU only that, on the device;
-* layout: steps a second of the laptop presets' NAC, counting and parity, with and without channels
-  last in memory;
-* parity: images a second beside a loop over images.
+* training: series per second in steps of 64 series of 10, with separate images per series and from
+  a pool of 64 images as in the presets; compared with a ``DataLoader`` over a ``Dataset`` that
+  makes one series at a time;
+* evaluation: 200 and 2000 series of 1000 digits, read from embeddings of the 10,000 test images
+  (the time includes the embedding); compared with the network on every image of every series,
+  measured on two series and scaled up;
+* stacking: seed-steps per second of blocks of 1, 2 and 4 seeds of the laptop presets' NAC, counting
+  and parity; with a ``--device`` other than the CPU, only this part runs, on the device;
+* layout: steps per second of the laptop presets' NAC, counting and parity, with and without the
+  channels-last memory layout;
+* parity: images per second, compared with a loop over images.
 
 Every figure is the median of repeated measurements.
 """
@@ -54,14 +54,14 @@ STACKED = (1, 2, 4)  # seeds in a block
 
 
 def setting(layer: str, pool: int | None = None) -> SeriesSetting:
-    """Returns the laptop preset's setting of a model, nearly."""
+    """Returns a setting close to the laptop preset's."""
     return SeriesSetting(
         layer=layer, features="hidden", pool=pool, clip=1.0, memory_init=110.0, gate_init=1.0
     )
 
 
 class Series(Dataset[tuple[Tensor, Tensor]]):
-    """What a script would write: one series at an index, its images scaled one by one."""
+    """The data set of a plain script: one series per index, its images scaled one by one."""
 
     def __init__(self, length: int) -> None:
         self.digits, self.length = mnist.load(train=True), length
@@ -77,12 +77,12 @@ class Series(Dataset[tuple[Tensor, Tensor]]):
 
 
 def trained(layer: str, seconds: float, pool: int | None = None) -> float:
-    """Returns the steps a second of the task's own loop."""
+    """Returns the steps per second of the task's training loop."""
     return pace(SupervisedRun(TASK, setting(layer, pool), [0], CPU), seconds)
 
 
 def pace(run: SupervisedRun, seconds: float) -> float:
-    """Returns the seed-steps a second of a run; each step ends by reading what it gave."""
+    """Returns the seed-steps per second of a run, synchronised after each step."""
 
     def step() -> None:
         run._train(run.step + 1)
@@ -104,7 +104,7 @@ def preset_run(
 
 
 def print_layouts(seconds: float) -> None:
-    """Prints what the layout of convolutions gains."""
+    """Prints the gain of the channels-last layout."""
     for task in (TASK, parity.TASK):
         rates = [pace(preset_run(task, [0], CPU), seconds)]
         with patch.object(Conv2d, "forward", nn.Conv2d.forward):
@@ -113,7 +113,7 @@ def print_layouts(seconds: float) -> None:
 
 
 def print_stacked(seconds: float, device: torch.device) -> None:
-    """Prints the seed-steps a second of blocks of seeds of the laptop presets' NAC."""
+    """Prints the seed-steps per second of blocks of seeds of the laptop presets' NAC."""
     for task in (TASK, parity.TASK):
         rates = []
         for seeds in STACKED:
@@ -123,7 +123,7 @@ def print_stacked(seconds: float, device: torch.device) -> None:
 
 
 def trained_plainly(layer: str, seconds: float) -> float:
-    """Returns the steps a second of a plain loop over a ``DataLoader``."""
+    """Returns the steps per second of a plain loop over a ``DataLoader``."""
     chosen = setting(layer)
     network = SeriesNetwork(chosen, TASK.outputs)
     optimiser = torch.optim.Adam(network.parameters(), lr=chosen.lr)
@@ -141,7 +141,7 @@ def trained_plainly(layer: str, seconds: float) -> float:
 
 @torch.no_grad()
 def evaluated(layer: str, seconds: float) -> list[float]:
-    """Returns how many series of 1000 digits a second are read, embedded once and every time.
+    """Returns series of 1000 digits per second, with images embedded once and every time.
 
     The last is the plain way's, the others of each number of :data:`EVALUATED`.
     """
@@ -166,7 +166,7 @@ def evaluated(layer: str, seconds: float) -> list[float]:
 
 
 def one_by_one(rng: np.random.Generator, digits: mnist.Digits, distance: int) -> tuple[Tensor, int]:
-    """Makes one parity image as a script would; digits that find no place begin anew."""
+    """Makes one parity image as a script would; starts over if a digit does not fit."""
     canvas, even = np.zeros((100, 100), np.int32), 0
     many, centres = rng.integers(0, scenes.MOST + 1), []
     while len(centres) < many:
@@ -186,7 +186,7 @@ def one_by_one(rng: np.random.Generator, digits: mnist.Digits, distance: int) ->
 
 
 def composed(distance: int, seconds: float, count: int = 320) -> tuple[float, float]:
-    """Returns the parity images a second, at once and one by one."""
+    """Returns the parity images per second, in one batch and one by one."""
     digits, streams = mnist.load(train=True), Streams("parity", (0,), "train")
     rng = np.random.default_rng(0)
     at_once = median_seconds(
@@ -203,8 +203,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--layers", nargs="+", choices=LAYERS, default=LAYERS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
-    parser.add_argument("--device", type=torch.device, default=CPU, help="of stacking")
+    parser.add_argument("--seconds", type=float, default=3.0, help="measuring time per figure")
+    parser.add_argument(
+        "--device", type=torch.device, default=CPU, help="device of the stacking part"
+    )
     arguments = parser.parse_args()
     seconds = arguments.seconds
     print(f"Python {platform.python_version()}, torch {torch.__version__}")

@@ -1,11 +1,11 @@
-"""What a trial costs where there are many: the driver's time and memory, and the store's.
+"""The cost per trial in a sweep of many: time and memory of the driver, and of the store.
 
     python benchmarks/many_trials.py [--trials 1000] [--every 100] [--running 16] [--seconds 60]
 
-Trials of one step each, so that all there is to see is what surrounds them. For every hundred it
-prints the seconds that one took, the driver's memory and how many rows the store gained a second;
-then how long a Store takes to read what lies there, which the next command does first. In the end,
-the driver's CPU time for a report: of some trials that all run at once for a minute.
+Each trial has a single step, so that only the overhead remains. For every hundred trials it prints
+the seconds per trial, the driver's memory and the stored rows per second; then the time in which a
+Store reads all rows, as the next command does first. At the end, it prints the driver's CPU time
+per report, measured on trials that run at the same time for a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIB = 1024**2
 
 
 class Curve(Board):
-    """A board that prints a line for every so many trials."""
+    """A board that prints a line after a number of trials."""
 
     def __init__(self, console: Console, plan: Plan, every: int) -> None:
         super().__init__(console, plan, quiet=True)
@@ -53,7 +53,7 @@ class Curve(Board):
 
 
 class Reports(Board):
-    """A board that counts reports, and ends the sweep some seconds after all trials have begun."""
+    """A board that counts reports, and ends the sweep some seconds after all trials started."""
 
     def __init__(self, console: Console, plan: Plan, seconds: float) -> None:
         super().__init__(console, plan, quiet=True)
@@ -79,7 +79,7 @@ class Reports(Board):
 
 
 def plan_of(trials: int, out: str, steps: int = 1, at_once: int = 0) -> Plan:
-    """Returns a plan of so many trials, a setting and a seed each."""
+    """Returns a plan of a number of trials, with one setting and one seed each."""
     task = registry.task("static")
     often = max(1, steps // 20)  # it reports where it is evaluated
     points = [
@@ -95,7 +95,7 @@ def plan_of(trials: int, out: str, steps: int = 1, at_once: int = 0) -> Plan:
 
 
 def read(store: Store, board: Board) -> None:
-    """Prints how long the rows take to be read."""
+    """Prints the time to read the rows."""
     start = time.monotonic()
     frame = store.load("static")
     assert len(frame) == ROWS_A_TRIAL * board.trials_done

@@ -1,9 +1,9 @@
-"""Peak memory of a trial beside what the plan predicts for it, by block size.
+"""Peak memory of a trial, measured and predicted by the plan, by block size.
 
     python benchmarks/memory.py [--seeds 25 100 400]
 
-Each measurement is a process of its own; a bare worker (torch and the tasks imported, one seed
-trained) is subtracted, as :meth:`nalu_ray.task.Task.memory` counts what comes on top of it.
+Each measurement runs in a separate process. The memory of a bare worker (torch and the tasks
+imported, one seed trained) is subtracted, as :meth:`nalu_ray.task.Task.memory` excludes it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ MIB = 1024**2
 def measure(task: str, values: dict[str, str], seeds: int) -> tuple[int, int]:
     """Returns peak and predicted bytes of a trial."""
     command = [sys.executable, "-c", CHILD, task, str(seeds), repr(values)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return int(found[0]), int(found[1])
+    numbers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return int(numbers[0]), int(numbers[1])
 
 
 def main() -> None:

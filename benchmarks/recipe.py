@@ -1,12 +1,12 @@
-"""Which training recipe: the share of seeds that learned the task, by interpolation error alone.
+"""Compares training recipes by the share of seeds with a low interpolation error.
 
     python -m nalu_ray.tune static layer=nalu lr=0.1,0.2 gate_init=0:0,0.2:0,0.2:-0.2 \
         adam_beta2=0.99,0.999 seeds=16 --out study
     python benchmarks/recipe.py study
 
-A seed counts when its interpolation error, at the step where that is lowest, is below a bound on
-the scale of Table 7 (100 = random): 0.05 prints as 0.0, and 1e-5 is about what weights that are
-off by 1e-5 give, the precision that "solved" asks for. The extrapolation set is not read.
+A seed counts if its lowest interpolation error is below a bound on the scale of Table 7 (100 =
+random): 0.05 prints as 0.0, and 1e-5 is about the error of weights that are off by 1e-5, the
+precision that "solved" requires. The extrapolation set is not read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ def learned(rows: pd.DataFrame, bound: float) -> pd.Series:
 
 
 def main() -> None:
-    """Prints one line a recipe, best mean share first."""
+    """Prints one line per recipe, best mean share first."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", help="results folder of the sweep above")
-    parser.add_argument("--below", type=float, default=1e-5, help="the bound")
+    parser.add_argument(
+        "--below",
+        type=float,
+        default=1e-5,
+        help="bound on the interpolation error (default: %(default)s)",
+    )
     arguments = parser.parse_args()
     table = learned(Store(arguments.out).load("static"), arguments.below).unstack("op")
     table["mean"] = table.mean(axis=1)

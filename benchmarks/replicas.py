@@ -1,10 +1,10 @@
-"""Seed-steps a second of stacked training, beside a plain loop and the floor, in one run.
+"""Seed-steps per second of stacked training, compared with a plain loop and a lower bound.
 
     python benchmarks/replicas.py [--seeds 1 10 100 400] [--seconds 5]
 
-* plain: an ordinary ``nn.Module`` loop of one seed, the way a script would write it;
-* floor: what no implementation can leave out, timed as a step meets it (other data in between):
-  drawing the random numbers, one logarithm of the input, the matrix products forward and backward;
+* plain: an ordinary ``nn.Module`` training loop of one seed, as in a script;
+* floor: the parts that no implementation can avoid, timed with other data in between as in a step:
+  drawing random numbers, one logarithm of the input, the matrix products forward and backward;
 * stacked: :class:`nalu_ray.training.supervised.SupervisedRun`, with independent data for every
   seed, and with the option ``shared_inputs``.
 
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 def stacked(task: object, setting: object, seeds: int, seconds: float) -> float:
-    """Returns microseconds a seed-step of the product's own loop, evaluations left out."""
+    """Returns the microseconds per seed-step of stacked training, without evaluations."""
     run = SupervisedRun(task, setting, range(seeds), CPU)  # type: ignore[arg-type]
     chunk = 10
 
@@ -42,7 +42,7 @@ def stacked(task: object, setting: object, seeds: int, seconds: float) -> float:
 
 
 class PlainNALU(nn.Module):
-    """The paper's equations, as a reader would write them down."""
+    """The paper's equations as a plain module."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class PlainNALU(nn.Module):
 
 
 def plain_static(seconds: float) -> float:
-    """Returns microseconds a step of a plain loop on static ``mul``."""
+    """Returns the microseconds per step of a plain loop on static ``mul``."""
     model = nn.Sequential(PlainNALU(INPUTS, HIDDEN), PlainNALU(HIDDEN, 1))
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
 
@@ -74,7 +74,7 @@ def plain_static(seconds: float) -> float:
 
 
 def plain_identity(seconds: float) -> float:
-    """Returns microseconds a step of a plain loop on the identity, ReLU."""
+    """Returns the microseconds per step of a plain loop on the identity task with ReLU."""
     layers = [nn.Linear(1, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(8, 1))
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -89,7 +89,7 @@ def plain_identity(seconds: float) -> float:
 
 
 def floor_static(seeds: int, seconds: float) -> float:
-    """Returns microseconds a seed-step of the parts that cannot be left out."""
+    """Returns the microseconds per seed-step of the unavoidable parts."""
     keep_freed_memory()
     generators = [np.random.Generator(np.random.SFC64(seed)) for seed in range(seeds)]
     x = torch.empty(seeds, BATCH, INPUTS)
@@ -120,7 +120,7 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10, 100, 400])
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
+    parser.add_argument("--seconds", type=float, default=3.0, help="measuring time per figure")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"Python {platform.python_version()}, torch {torch.__version__}, one thread")

@@ -1,17 +1,17 @@
-"""Trained environment steps a second of the gridworld, in one run on one machine.
+"""Trained environment steps per second of the gridworld, on one machine.
 
     pip install psutil
     python benchmarks/rl.py [--seconds 30] [--hidden 64] [--only plain a3c]
 
-* plain: the loop that a script would have: one process, PyTorch alone, the same network and loss;
-* stock: RLlib's IMPALA with its own environment runner and loss, on pixels, one runner;
-* stock, no pixels: the same on numbers of pictures, which is what ours works on;
-* impala, a3c: ours, with the runners of the laptop preset;
+* plain: the loop of a script: one process, PyTorch only, the same network and loss;
+* stock: RLlib's IMPALA with its default environment runner and loss, on pixels, one runner;
+* stock, no pixels: the same on image numbers instead of pixels, as in our implementation;
+* impala, a3c: our implementation, with the runners of the laptop preset;
 * a3c in one process: no runners, one core.
 
-Every row trains the LSTM on 64 environments a runner and rollouts of 20 steps. Steps count from the
-first update on, so that the start of processes is left out; processor time is that of this process
-and of all those it started. One thread a process. Run it on a machine that does nothing else.
+Every row trains the LSTM with 64 environments per runner and rollouts of 20 steps. Steps count from
+the first update, so that the start of processes is excluded; processor time includes all child
+processes. One thread per process. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def processor_seconds() -> float:
 
 
 def measure(advance: Callable[[], int], seconds: float) -> tuple[float, float]:
-    """Returns steps a second, of the clock and of the processor.
+    """Returns steps per second of wall-clock time and of processor time.
 
     Args:
         advance: trains for a moment and returns the steps trained so far.
@@ -220,8 +220,10 @@ def stock(network: NetworkConfig, seconds: float, observation: str) -> tuple[flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=30, help="of each measurement")
-    parser.add_argument("--hidden", type=int, default=64, help="units of the LSTM and below it")
+    parser.add_argument("--seconds", type=float, default=30, help="duration of each measurement")
+    parser.add_argument(
+        "--hidden", type=int, default=64, help="units of the LSTM and of the layer below it"
+    )
     parser.add_argument("--only", nargs="+", help="rows to measure")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -243,10 +245,10 @@ def main() -> None:
         runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}},
     )
     table = Table("", "steps/s", "steps/CPU-s", "x stock", "plain / it, per CPU-s", box=None)
-    found = {name: work() for name, work in rows.items() if name in (options.only or rows)}
-    for name, (clock, work) in found.items():
-        against = f"{clock / found['stock'][0]:.1f}" if "stock" in found else ""
-        floor = f"{found['plain'][1] / work:.2f}" if "plain" in found else ""
+    measured = {name: work() for name, work in rows.items() if name in (options.only or rows)}
+    for name, (clock, work) in measured.items():
+        against = f"{clock / measured['stock'][0]:.1f}" if "stock" in measured else ""
+        floor = f"{measured['plain'][1] / work:.2f}" if "plain" in measured else ""
         table.add_row(name, f"{clock:,.0f}", f"{work:,.0f}", against, floor)
     console = Console()
     console.print(table)

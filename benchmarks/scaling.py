@@ -1,13 +1,12 @@
-"""How long the ``paper`` presets take on 1 to 1,000 GPUs, and what holds them up: a model.
+"""Predicts the time of the ``paper`` presets on 1 to 1,000 GPUs, and their bottleneck.
 
     python benchmarks/scaling.py [--gpus 1 10 100 1000] [--gpu-cores 10]
 
-Its trials are those that the plan makes for so many workers like cluster.yaml's (4 CPUs and a GPU
-that 4 trials share); every task's sweep is submitted at once, the longest trials first. A trial
-lasts what the preset's file says of a seed's step on a core, divided by what a GPU does more: an
-assumption, which nothing here measures. What surrounds trials was measured, by
-benchmarks/many_trials.py and tests/cluster, on two cores. The gridworld is left out: it is the
-work of CPUs.
+The trials are those of the plan for workers as in cluster.yaml (4 CPUs and a GPU that 4 trials
+share). All sweeps are submitted at once, the longest trials first. A trial takes the time per step
+and seed on a core, from the preset's file, divided by the speed-up of a GPU. That speed-up is an
+assumption and not measured. The overhead of trials was measured by benchmarks/many_trials.py and
+tests/cluster on two cores. The gridworld is left out, as it runs on CPUs.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def lines(gpus: int, gpu_cores: float) -> Iterator[str]:
     """Yields a line's cells."""
     tasks = [task for name, task in registry.tasks().items() if name not in CPU_ONLY]
     loads = [load(task, gpus, gpu_cores) for task in tasks]
-    seconds = [second for found in loads for second in found.seconds]
+    seconds = [second for load in loads for second in load.seconds]
     slots = gpus * int(1 / SHARE)
     whole, limits = makespan(seconds, slots), bounds(seconds, slots)
     running = min(slots, len(seconds))
@@ -104,7 +103,7 @@ def lines(gpus: int, gpu_cores: float) -> Iterator[str]:
     yield max(limits, key=lambda name: limits[name])
     reports = running / report_seconds(running)
     yield f"{reports * A_REPORT + A_TRIAL * len(seconds) / whole:.0%}"
-    yield f"{sum(found.stored for found in loads) / 1e6:,.0f}"
+    yield f"{sum(load.stored for load in loads) / 1e6:,.0f}"
 
 
 def main() -> None:

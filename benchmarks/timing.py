@@ -1,4 +1,4 @@
-"""How long something takes, the same way in every benchmark."""
+"""Measures durations in the same way for every benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def median_seconds(
     least: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Returns the median duration of ``work`` over as many calls as fit, at least ``least``."""
+    """Returns the median duration of ``work`` in seconds, over ``least`` or more calls."""
     work()
     durations: list[float] = []
     while len(durations) < least or sum(durations) < seconds:

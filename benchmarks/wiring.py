@@ -1,4 +1,4 @@
-"""What makes an agent wait longer than it was trained to: settings of the gridworld side by side.
+"""Compares gridworld settings: which agents wait longer than they were trained to?
 
     python -m nalu_ray.tune gridworld algorithm=a3c runners=0 variant=lstm show=first,always \
         steps=3000000 seeds=5 --cpus-per-trial 1 --out study
@@ -7,10 +7,10 @@
         --cpus-per-trial 1 --out study
     python benchmarks/wiring.py study
 
-A line a setting, told apart by the fields that vary: the exact share on trained T, then reward and
-time of arrival (never = the time limit) at some T, greedy; means over seeds with 95 % bootstrap
-intervals. ``--exact 0.97`` leaves out seeds that did not master training, so that what is compared
-is equally trained.
+One line per setting, named by the fields that vary: the exact share on trained T, then reward and
+time of arrival (never = the time limit) at some T, with greedy actions; means over seeds with 95 %
+bootstrap intervals. ``--exact 0.97`` leaves out seeds that did not master training, so that the
+comparison is between equally trained agents.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", help="results folder of the sweeps above")
     parser.add_argument("--times", type=int, nargs="+", default=[13, 16, 19, 25])
-    parser.add_argument("--exact", type=float, default=0.0, help="least exact share on trained T")
+    parser.add_argument("--exact", type=float, default=0.0, help="minimum exact share on trained T")
     options = parser.parse_args()
     table = compared(Store(options.out).load("gridworld"), options.times, options.exact)
     print("| " + " | ".join(table.columns) + " |")

@@ -25,6 +25,12 @@ def check_finite(field: str, value: object) -> None:
         raise ValueError(f"{field} must be a finite number, got {value!r}")
 
 
+def check_not_negative(field: str, value: object) -> None:
+    """Raise ``ValueError`` unless ``value`` is a finite number of at least 0."""
+    if not is_finite(value) or value < 0:
+        raise ValueError(f"{field} must be a finite number of at least 0, got {value!r}")
+
+
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise ``ValueError`` unless ``value`` is one of the choices."""
     if value not in choices:

@@ -31,8 +31,8 @@ class Noise(nn.Module):
 
     def __init__(self, *, device: torch.device | str | None = None) -> None:
         super().__init__()
-        self.seed = nn.Buffer(torch.zeros((), dtype=torch.int64, device=device))
-        self.calls = nn.Buffer(torch.zeros((), dtype=torch.int64, device=device))
+        self.seed: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64, device=device))
+        self.calls: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64, device=device))
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:

@@ -13,7 +13,7 @@ from ._checks import check_positive
 from .functional import linear
 from .initialisers import Init, check_init, initialise
 from .mnac import MNAC, NACPlus
-from .nalu import nalu_output, nalu_sums
+from .nalu import exponent, log_magnitude, nalu_output
 from .nau import NAU
 from .nmu import NMU
 from .registry import register
@@ -34,7 +34,8 @@ class SeparateNALU(nn.Module):
     :class:`~nalu_ray.layers.NALU`.
 
     * Start: W_hat and M_hat as in :class:`MNAC`, G Glorot's uniform law.
-    * Penalty ``sparsity`` and measure ``sparsity_error`` of each path; the paper uses no penalty.
+    * Penalty ``sparsity`` and measure ``sparsity_error`` of each path, and penalty ``inputs`` of
+      the sum's; the paper uses no penalty.
 
     Args:
         in_features: size of the input's last axis.
@@ -78,10 +79,8 @@ class SeparateNALU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
-        stacked = torch.cat([self.sum.weight, self.G])
-        sums, exponents = nalu_sums(x, self.product.weight, stacked, self.epsilon)
-        a, gate = sums.chunk(2, dim=-1)
-        return nalu_output(a, gate, exponents, self.G.dtype)
+        exponents = exponent(log_magnitude(x, self.epsilon), self.product.weight)
+        return nalu_output(self.sum(x), linear(x, self.G), exponents, self.G.dtype)
 
     def extra_repr(self) -> str:
         return f"gate_start={self.gate_start!r}"

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._checks import check_count, check_finite, is_finite
+from ._checks import check_count, check_finite, check_not_negative
 from .functional import linear
 from .initialisers import Init, check_init, initialise
 from .registry import register
@@ -72,8 +72,7 @@ class KAN(nn.Module):
         check_finite("high", high)
         if not low < high:
             raise ValueError(f"low must be below high, got {low!r} and {high!r}")
-        if not is_finite(noise) or noise < 0:
-            raise ValueError(f"noise must be a finite number of at least 0, got {noise!r}")
+        check_not_negative("noise", noise)
         check_init("base", base)
         self.in_features = in_features
         self.out_features = out_features

@@ -11,7 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ._checks import check_count, check_positive
+from ._checks import check_choice, check_count, check_positive
+from ._power import gate_distance
 from ._weighted import distance
 from .functional import linear
 from .mlp import Linear
@@ -174,8 +175,7 @@ class MulMCFC(MCFC):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if signs not in SIGNS:
-            raise ValueError(f"signs must be one of {', '.join(SIGNS)}, got {signs!r}")
+        check_choice("signs", signs, SIGNS)
         check_positive("epsilon", epsilon)
         super().__init__(in_features, out_features, spare=spare, device=device, dtype=dtype)
         self.signs = signs
@@ -218,7 +218,7 @@ class MulMCFC(MCFC):
         """
         terms = super().penalty()
         if self.g is not None:
-            terms["gate"] = distance(self.g).mean()
+            terms["gate"] = gate_distance(self.g).mean()
         return terms
 
     def extra_repr(self) -> str:

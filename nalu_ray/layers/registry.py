@@ -49,7 +49,7 @@ class LayerEntry:
             says what its options are.
         citation: the source of the layer.
         given: what the caller gives it by hand that others learn, such as ``operation``; tables
-            say so.
+            say so. By default what a factory has under this name.
     """
 
     name: str
@@ -135,7 +135,9 @@ class Registry:
                     f"{self.noun} {name!r} of {factory.__module__} is taken by "
                     f"{held.factory.__module__}"
                 )
-            self.entries[name] = LayerEntry(name, label, factory, citation, given)
+            self.entries[name] = LayerEntry(
+                name, label, factory, citation, given or getattr(factory, "given", "")
+            )
             return factory
 
         return decorate

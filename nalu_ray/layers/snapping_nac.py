@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ._checks import check_count, check_positive, is_finite
+from ._checks import check_count, check_not_negative, check_positive
 from ._weighted import distance
 from .functional import linear
 from .registry import register
@@ -70,8 +70,7 @@ class SnappingNAC(nn.Module):
         super().__init__()
         check_count("in_features", in_features)
         check_count("out_features", out_features)
-        if not is_finite(start) or start < 0:
-            raise ValueError(f"start must be a finite number of at least 0, got {start!r}")
+        check_not_negative("start", start)
         check_positive("tolerance", tolerance)
         self.in_features = in_features
         self.out_features = out_features

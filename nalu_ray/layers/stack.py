@@ -40,12 +40,16 @@ class Stacked:
     Args:
         layer: a module class with constructor ``(in_features, out_features, *, options)``.
         first: another such class for the first layer; then there must be a second.
+
+    Attributes:
+        given: which class comes first, if there are two: tables say that it is given by hand.
     """
 
     def __init__(self, layer: type[nn.Module], *, first: type[nn.Module] | None = None) -> None:
         self.layer = layer
         self.first = first or layer
         self.least = 0 if first is None else 1
+        self.given = "" if first is None else f"{first.__name__} first"
         self.__module__ = layer.__module__
         self.passes_options_to = (self.first, self.layer)
 

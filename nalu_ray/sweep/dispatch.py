@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -26,6 +27,7 @@ from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.code_digest import numbers_digest, package_digest
 from nalu_ray.task import Setting
 
+_PASSWORD = re.compile(r"//[^/@\s]+@")
 SHARED = (
     "rows are written where trials run, so --out must be a shared folder or a URI such as "
     "s3://bucket/results"
@@ -90,6 +92,12 @@ class TrialSpec(BaseModel):
     def plain(self) -> dict[str, Any]:
         """Returns the specification as plain values for Ray, with its key and share."""
         return {**self.model_dump(mode="json"), "key": self.key, "share": self.share}
+
+    def public(self) -> dict[str, Any]:
+        """Returns plain values for the manifest, without passwords in URIs."""
+        values = self.model_dump(mode="json", exclude={"mark"})
+        hidden = {name: _PASSWORD.sub("//***@", values[name]) for name in ("out", "command")}
+        return {**values, **hidden}
 
     @property
     def about(self) -> dict[str, str]:

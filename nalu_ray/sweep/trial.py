@@ -6,14 +6,14 @@ started it is gone.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import logging
 import math
-import re
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ import pandas as pd
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.columns import columns
-from nalu_ray.results.store.rows import COLUMNS, COMPLETED, FAILED, OF_TRIAL
+from nalu_ray.results.store.rows import COMPLETED, FAILED, failed_rows
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep import out_of_memory, stopping
 from nalu_ray.sweep.dispatch import Report, TrialSpec
@@ -31,10 +31,9 @@ from nalu_ray.task import Progress, Run, Task
 
 log = logging.getLogger(__name__)
 
-__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec", "failed_rows"]
+__all__ = ["STATE_SECONDS", "Report", "Trial", "TrialSpec"]
 
 STATE_SECONDS = 30.0
-_PASSWORD = re.compile(r"//[^/@\s]+@")
 
 
 class Trial:
@@ -188,7 +187,8 @@ class Trial:
             self.finish()
         except Exception as error:
             if stopping.storage(error) is not None:
-                self._save(self.spec.steps)
+                with contextlib.suppress(StoreError):  # the first error is the one to report
+                    self._save(self.spec.steps)
             raise
 
     def fail(self, error: BaseException, step: int) -> None:
@@ -232,7 +232,10 @@ class Trial:
             if now - reported < self.report_seconds:
                 continue
             if now - saved >= self.state_seconds:
-                self._save(progress.step)
+                try:
+                    self._save(progress.step)
+                except StoreError as error:  # the run itself is fine
+                    log.warning("%s: its state cannot be saved: %s", self.spec.label, error)
                 saved = now
             yield self._report(progress)
             reported = now
@@ -248,22 +251,13 @@ class Trial:
         about: dict[str, Any] = {"seconds": self.seconds, "step": step}
         about |= {"commit": self.made_by["commit"], "code": self.code}
         torch.save({"run": self._running().state_dict(), **about}, buffer)
-        try:
-            spec = self.spec
-            states.save(
-                self.store,
-                spec.task,
-                spec.key,
-                buffer.getvalue(),
-                setting_id=spec.setting_id,
-                seeds=spec.seeds,
-            )
-            self._has_state, self._others_state = True, False
-        except StoreError as error:  # the run itself is fine
-            log.warning("%s: its state cannot be saved: %s", self.spec.label, error)
+        spec, data = self.spec, buffer.getvalue()
+        owner: dict[str, Any] = {"setting_id": spec.setting_id, "seeds": spec.seeds}
+        states.save(self.store, spec.task, spec.key, data, **owner)
+        self._has_state, self._others_state = True, False
 
     def _write(self, rows: pd.DataFrame, beside: Mapping[str, bytes] | None = None) -> None:
-        plain = _without_passwords(self.spec.model_dump(mode="json", exclude={"mark"}))
+        plain = self.spec.public()
         manifest = {
             "spec": plain,
             "seconds": self.seconds,
@@ -292,17 +286,6 @@ class Trial:
         return {**local, "commit": self.spec.commit, "no_commit": None}
 
 
-def failed_rows(
-    seeds: Sequence[int], step: int, reason: str, outcome: str = FAILED
-) -> pd.DataFrame:
-    """Returns one ``completed = 0`` row per seed."""
-    # an error's text may not be Unicode, if it has part of a file name, say
-    reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
-    rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
-    columns = [name for name in COLUMNS if name not in OF_TRIAL]
-    return rows.assign(split="train", metric=COMPLETED, outcome=outcome).reindex(columns=columns)
-
-
 def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:
     """Returns the seconds and steps of work in a state.
 
@@ -322,8 +305,3 @@ def _free_gpu(spec: TrialSpec) -> None:
         import torch  # noqa: PLC0415 (as above)
 
         torch.cuda.empty_cache()
-
-
-def _without_passwords(values: dict[str, Any]) -> dict[str, Any]:
-    hide = ("out", "command")
-    return {**values, **{name: _PASSWORD.sub("//***@", values[name]) for name in hide}}

@@ -25,7 +25,7 @@ INPUTS, OUTPUTS = 5, 2
 _HIDDEN = 3
 _SEEDS = 3
 # a quotient of sums may be so large, or its divisor so near 0, that rounding shows
-_ROUNDED = {"rtol": 2e-5, "atol": 1e-5}
+_RTOL, _ATOL = 2e-5, 1e-5
 
 Build = Callable[..., nn.Module]
 """Makes a network of INPUTS inputs and OUTPUTS outputs; takes ``device`` and ``dtype``."""
@@ -71,9 +71,9 @@ def check_shapes(build: Build) -> None:
             y = network(x)
             seen, wanted = (y.shape, y.dtype, y.device.type), ((2, 4, OUTPUTS), dtype, device)
             require(seen == wanted, f"output {seen}, not {wanted}")
-            near = dict.fromkeys(("rtol", "atol"), 0.02) if dtype is torch.bfloat16 else _ROUNDED
-            torch.testing.assert_close(network(x[0]), y[0], **near)
-            torch.testing.assert_close(network(x[0, 0]), y[0, 0], **near)
+            rtol, atol = (0.02, 0.02) if dtype is torch.bfloat16 else (_RTOL, _ATOL)
+            torch.testing.assert_close(network(x[0]), y[0], rtol=rtol, atol=atol)
+            torch.testing.assert_close(network(x[0, 0]), y[0, 0], rtol=rtol, atol=atol)
             for empty in (x[:, :0], x[0, :0]):
                 shape = network(empty).shape
                 require(shape == (*empty.shape[:-1], OUTPUTS), f"{empty.shape} gives {shape}")
@@ -143,10 +143,10 @@ def check_stacked(build: Build) -> None:
             for seed, network in enumerate(networks):
                 single = copy.deepcopy(network)  # a training call may change its buffers
                 alone = single(x if shared else x[seed])
-                torch.testing.assert_close(y[seed], alone, **_ROUNDED)
+                torch.testing.assert_close(y[seed], alone, rtol=_RTOL, atol=_ATOL)
                 wanted = torch.autograd.grad(alone.square().sum(), list(_trained(single).values()))
                 for slope, expected in zip(slopes, wanted, strict=True):
-                    torch.testing.assert_close(slope[seed], expected, **_ROUNDED)
+                    torch.testing.assert_close(slope[seed], expected, rtol=_RTOL, atol=_ATOL)
 
 
 def check_compiles(build: Build) -> None:
@@ -282,7 +282,7 @@ def _compare(network: nn.Module, other: Any, x: Tensor) -> None:
     wanted = torch.autograd.grad(network(x).sum(), list(_trained(network).values()))
     of_other = [value for value in other.parameters() if value.requires_grad]
     for slope, expected in zip(torch.autograd.grad(other(x).sum(), of_other), wanted, strict=True):
-        torch.testing.assert_close(slope, expected, **_ROUNDED)
+        torch.testing.assert_close(slope, expected, rtol=_RTOL, atol=_ATOL)
 
 
 def _members(

@@ -117,6 +117,11 @@ def test_unsolved_cells_have_a_rate_of_zero_and_no_step() -> None:
     assert [cells(table)[key].bold for key in TABLE.measures] == [True, False, False]
 
 
+def test_no_rate_is_the_best_where_nothing_is_solved() -> None:
+    table = build(TABLE, frame(runs("nau", [None] * 3), runs("nalu", [None] * 6)))
+    assert not any(cells(table, layer)["rate"].bold for layer in ("nau", "nalu"))
+
+
 def test_a_cell_whose_seeds_all_failed_is_a_rate_of_zero() -> None:
     failed = frame(*(run({"layer": "nau", "op": "add"}, s, {}, "failed: x") for s in range(3)))
     cell = cells(build(TABLE, failed))["rate"]
@@ -203,9 +208,13 @@ FIGURE = FigureSpec(
     problem=("inputs", "range"),
     publication=Publication(
         source="Somebody (2020)",
-        values=tuple(
-            PublishedValue(row="nau", measure=x, text=y)
-            for x, y in (("100", "98%"), ("1e1", "100%"), ("4", "96"), ("-2:2", "50"))
+        values=(
+            *(
+                PublishedValue(row="nau", measure=x, text=y)
+                for x, y in (("100", "98%"), ("1e1", "100%"), ("4", "96"), ("-2:2", "50"))
+            ),
+            PublishedValue(row="nalu", measure="4", text="1"),  # of another line
+            PublishedValue(row="nau", column="mul", measure="4", text="2"),  # of another panel
         ),
     ),
 )

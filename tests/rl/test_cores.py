@@ -35,8 +35,7 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "unit": ({"variant": "nalu"}, 5),
     "cell with spare state": ({"variant": "mul_mc_lstm"}, 6),
     # its cell starts at 1, and the core's state at 0 all the same
-    "product": ({"variant": "nmu", "instruction_scale": 0.1}, 5),
-    "product, accumulator": ({"variant": "lstm_nmu", "nac_units": 1, "instruction_scale": 0.1}, 11),
+    "product of inputs": ({"variant": "nmu", "instruction_scale": 0.1}, 5),
     "unit, instruction": ({"variant": "lstm_nalu", "wiring": "instruction", "nac_units": 3}, 10),
     "unit, feedback": ({"variant": "lstm_nsr", "wiring": "feedback", "nac_units": 2}, 10),
     "unit, accumulator": ({"variant": "lstm_nalu", "wiring": "accumulator", "nac_units": 2}, 12),
@@ -121,8 +120,9 @@ def test_a_reset_is_a_fresh_start(core: Core) -> None:
     assert (unbroken[3:] - out[3:]).abs().max() > 1e-6
 
 
-def test_a_product_starts_at_one() -> None:
+def test_a_reset_product_starts_at_one() -> None:
     core = build_core(NetworkConfig(variant="nmu", **SIZES)).double()
+    assert isinstance(core, CellCore)
     with torch.no_grad():
         core.cell.unit.W.copy_(torch.eye(HIDDEN, VISION + 1 + HIDDEN).roll(VISION + 1, 1))
         core.cell.unit.W[0, 0] = 1  # the first unit multiplies the first number of the vision
@@ -213,19 +213,6 @@ def test_a_nac_by_name_beside_the_lstm_is_the_papers_nac(wiring: Wiring) -> None
     torch.testing.assert_close(out, wanted)
     h, total, c = wanted_last.split([HIDDEN, total.shape[-1], HIDDEN], -1)
     torch.testing.assert_close(last, torch.cat([h, c, total], -1))
-
-
-def test_a_product_starts_at_one() -> None:
-    """A state of zeros stands for the cell's own start."""
-    core = build_core(NetworkConfig(variant="nmu", **SIZES)).double()
-    assert isinstance(core, CellCore)
-    vision, told = row()
-    vision, told = vision[:3], 0.1 * told[:3]
-    out, last = core(vision, told, ones()[:3], torch.zeros(BATCH, HIDDEN, dtype=torch.float64))
-    x = torch.cat([vision, told[..., None]], -1)
-    wanted, (h,) = core.cell(x, batch_first=False)
-    torch.testing.assert_close((out, last + 1), (wanted, h))
-    assert (core.cell.initial(1, x)[0] == 1).all()
 
 
 def test_units_are_those_with_a_learning_rate_of_their_own() -> None:

@@ -16,7 +16,7 @@ from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.sequential_mnist import SequentialTask
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS, answers, by_length
-from nalu_ray.tasks.sequential_mnist.network import DigitNumber, Exact, SequentialSetting
+from nalu_ray.tasks.sequential_mnist.network import DigitNumber, SequentialSetting, TrueAccumulator
 from nalu_ray.tasks.sequential_mnist.tables import MODELS, PUBLISHED
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.terms import parse
@@ -80,7 +80,7 @@ class Parts:
     """As :class:`Replicas` of a convnet that makes no mistake and the reference's accumulator."""
 
     def __init__(self, chosen: SequentialSetting, split: str) -> None:
-        self.reads, self.cell = Reads(mnist.part(split)), Exact(chosen.op)
+        self.reads, self.cell = Reads(mnist.part(split)), TrueAccumulator(chosen.op)
 
     def part(self, name: str, *inputs: Tensor, shared: bool = False) -> Any:
         if name == "convnet":

@@ -15,7 +15,7 @@ from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.static_mnist import PairTask
 from nalu_ray.tasks.static_mnist.data import SETS, folds, images, pairs_of
-from nalu_ray.tasks.static_mnist.network import DigitReader, Exact, PairNetwork, PairSetting
+from nalu_ray.tasks.static_mnist.network import DigitReader, PairNetwork, PairSetting, TrueOperation
 from nalu_ray.tasks.static_mnist.tables import MODELS
 from nalu_ray.training.replicas import Replicas
 
@@ -128,8 +128,8 @@ def test_the_digit_is_the_mean_of_the_softmax_with_the_features_that_stay() -> N
 
 def test_the_true_operation_computes_with_what_is_read() -> None:
     digits = torch.tensor([[6.0, 3.0], [7.0, 2.0]])
-    assert Exact("mul")(digits).tolist() == [[18], [14]]
-    assert Exact("div")(digits).tolist() == [[2], [3.5]]
+    assert TrueOperation("mul")(digits).tolist() == [[18], [14]]
+    assert TrueOperation("div")(digits).tolist() == [[2], [3.5]]
     network = PairNetwork(setting(layer="exact"))
     with torch.no_grad():
         answers = network(torch.zeros(4, 2, 28, 28, dtype=torch.uint8))

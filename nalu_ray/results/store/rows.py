@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import pyarrow as pa
@@ -58,6 +58,17 @@ def with_outcomes(table: pa.Table) -> pa.Table:
     known = pc.and_(final, pc.is_in(given, pa.array(OUTCOMES)))
     index = table.column_names.index(OUTCOME)
     return table.set_column(index, OUTCOME, pc.if_else(known, given, read))
+
+
+def failed_rows(
+    seeds: Sequence[int], step: int, reason: str, outcome: str = FAILED
+) -> pd.DataFrame:
+    """Returns one ``completed = 0`` row per seed."""
+    # an error's text may not be Unicode, if it has part of a file name, say
+    reason = reason.encode("utf-8", "backslashreplace").decode("utf-8")
+    rows = pd.DataFrame({"seed": list(seeds), "step": step, "value": 0.0, "reason": reason})
+    columns = [name for name in COLUMNS if name not in OF_TRIAL]
+    return rows.assign(split="train", metric=COMPLETED, outcome=outcome).reindex(columns=columns)
 
 
 def _with_short_reasons(table: pa.Table) -> pa.Table:

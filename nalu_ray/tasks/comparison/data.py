@@ -19,7 +19,7 @@ from nalu_ray.tasks.comparison.network import ComparisonSetting
 Array = NDArray[np.float64]
 
 
-class Operation(NamedTuple):
+class Relation(NamedTuple):
     """A comparison of arrays, and its sign in print."""
 
     holds: Callable[[Any, Any], Any]
@@ -27,12 +27,12 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = {
-    "greater": Operation(operator.gt, ">"),
-    "less": Operation(operator.lt, "<"),
-    "greater_equal": Operation(operator.ge, "≥"),
-    "less_equal": Operation(operator.le, "≤"),
-    "equal": Operation(operator.eq, "="),
-    "not_equal": Operation(operator.ne, "≠"),
+    "greater": Relation(operator.gt, ">"),
+    "less": Relation(operator.lt, "<"),
+    "greater_equal": Relation(operator.ge, "≥"),
+    "less_equal": Relation(operator.le, "≤"),
+    "equal": Relation(operator.eq, "="),
+    "not_equal": Relation(operator.ne, "≠"),
 }
 LARGEST = 9  # number in training
 EXPONENTS = tuple(range(1, 19))

@@ -11,17 +11,17 @@ from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks._mnist_series import data as series
-from nalu_ray.tasks.sequential_mnist.network import Operation, SequentialSetting
+from nalu_ray.tasks.sequential_mnist.network import Accumulation, SequentialSetting
 
 # answers of the test set are scored after so many digits
-LENGTHS: Mapping[Operation, tuple[int, ...]] = {
+LENGTHS: Mapping[Accumulation, tuple[int, ...]] = {
     "sum": (1, 10, *range(100, 1001, 100)),
     "product": tuple(range(1, 21)),
 }
 VALIDATION_SERIES = 500
 
 
-def answers(op: Operation, labels: Tensor) -> Tensor:
+def answers(op: Accumulation, labels: Tensor) -> Tensor:
     """Returns the sum or product after each digit, (..., T) to (..., T, 1).
 
     A product of twenty digits is beyond 64-bit integers; float32 rounds it to a relative 6e-8.
@@ -39,7 +39,7 @@ def evaluated(setting: SequentialSetting, split: str) -> mnist.Digits:
     return part if kept is None else mnist.Digits(part.images[kept], part.labels[kept])
 
 
-def _usable(op: Operation, labels: Tensor) -> Tensor | None:
+def _usable(op: Accumulation, labels: Tensor) -> Tensor | None:
     """Returns the places of digits that an operation takes; None means all."""
     return None if op == "sum" else labels.nonzero()[:, 0]
 

@@ -15,7 +15,7 @@ from nalu_ray.errors import did_you_mean
 from nalu_ray.tasks._mnist_series.network import ImageReader, ReaderSetting
 from nalu_ray.training.terms import parse
 
-Operation = Literal["sum", "product"]
+Accumulation = Literal["sum", "product"]
 RZ = "inputs"  # the units' name of the penalty R_z
 EXACT = "exact"  # the reference: the true accumulator over a convnet that is learned
 
@@ -42,7 +42,7 @@ class SequentialSetting(ReaderSetting):
         description="recurrent cell by name, any unit, or exact: the true sum or product, which is "
         "the reference",
     )
-    op: Operation = Field("sum", description="sum of digits 0 to 9, or product of digits 1 to 9")
+    op: Accumulation = Field("sum", description="sum of digits 0 to 9, or product of digits 1 to 9")
     length: int = Field(
         10, ge=1, description="digits of a series in training; a product has 2 if none is given"
     )
@@ -64,7 +64,7 @@ class SequentialSetting(ReaderSetting):
         return self.layer == EXACT or super().answers()
 
     def cell(self, features: int, outputs: int) -> layers.Cell:
-        return Exact(self.op) if self.layer == EXACT else super().cell(features, outputs)
+        return TrueAccumulator(self.op) if self.layer == EXACT else super().cell(features, outputs)
 
     @model_validator(mode="before")
     @classmethod
@@ -92,10 +92,10 @@ class SequentialSetting(ReaderSetting):
         return self
 
 
-class Exact(layers.Cell):
+class TrueAccumulator(layers.Cell):
     """h_t = h_{t-1} + x_t from 0, or h_t = h_{t-1} x_t from 1, of one number per step."""
 
-    def __init__(self, op: Operation) -> None:
+    def __init__(self, op: Accumulation) -> None:
         super().__init__()
         self.op = op
         self.in_features = self.out_features = 1

@@ -8,11 +8,11 @@ from nalu_ray.results import publication
 from nalu_ray.results.publication import Publication
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS
-from nalu_ray.tasks.sequential_mnist.network import EXACT, Operation
+from nalu_ray.tasks.sequential_mnist.network import EXACT, Accumulation
 
 RULE = Selection(metric="mse", split="validation")
 PROBLEM = ("op", "length", "test_images", "test_series")
-MODELS: dict[Operation, dict[str, str]] = {
+MODELS: dict[Accumulation, dict[str, str]] = {
     "sum": {
         EXACT: "True sum (reference)",
         "nau": "NAU",
@@ -32,13 +32,13 @@ MODELS: dict[Operation, dict[str, str]] = {
 }
 PENALISED = Axis(field="rz", labels={"true": "with R_z", "false": "without R_z"}, others=False)
 PUBLISHED = files("nalu_ray.results") / "published" / "sequential_mnist.csv"
-PAPER: dict[Operation, dict[str, str]] = {"sum": {"length": "10"}, "product": {"length": "2"}}
+PAPER: dict[Accumulation, dict[str, str]] = {"sum": {"length": "10"}, "product": {"length": "2"}}
 # lengths of the published figures, of the table of errors
-SUCCESS: dict[Operation, tuple[int, ...]] = {
+SUCCESS: dict[Accumulation, tuple[int, ...]] = {
     "sum": LENGTHS["sum"],
     "product": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20),
 }
-ERRORS: dict[Operation, tuple[int, ...]] = {"sum": (1, 10, 100, 1000), "product": (1, 2, 10, 20)}
+ERRORS: dict[Accumulation, tuple[int, ...]] = {"sum": (1, 10, 100, 1000), "product": (1, 2, 10, 20)}
 TRAINED = (
     "Trained on series of {length} digits, on the {op} after every digit. R_z is the penalty "
     "`inputs`, with weight 1."
@@ -50,7 +50,7 @@ def tables() -> tuple[TableSpec, ...]:
     return tuple(table for op in MODELS for table in (_success(op), _errors(op)))
 
 
-def _success(op: Operation) -> TableSpec:
+def _success(op: Accumulation) -> TableSpec:
     return _table(
         op,
         f"sequential_{op}",
@@ -70,7 +70,7 @@ def _success(op: Operation) -> TableSpec:
     )
 
 
-def _errors(op: Operation) -> TableSpec:
+def _errors(op: Accumulation) -> TableSpec:
     single = Measure(metric="accuracy", split="test", label="digits read (%)", scale=100)
     return _table(
         op,
@@ -94,7 +94,7 @@ def _errors(op: Operation) -> TableSpec:
 
 
 def _table(
-    op: Operation,
+    op: Accumulation,
     name: str,
     caption: str,
     measures: dict[str, Measure],

@@ -15,7 +15,7 @@ from nalu_ray.tasks.static_mnist.network import (
     DROPOUT,
     DROPPED,
     FOLDS,
-    Operation,
+    PairOperation,
     PairSetting,
 )
 
@@ -24,7 +24,7 @@ SETS = {"validation": ("validation", True), "seen": ("test", True), "test": ("te
 
 
 @cache
-def folds(op: Operation) -> tuple[Tensor, ...]:
+def folds(op: PairOperation) -> tuple[Tensor, ...]:
     """Deals the ordered pairs of digits into ten folds, the same for all seeds.
 
     Returns:
@@ -74,7 +74,7 @@ def blank(setting: PairSetting, streams: Streams) -> Batch:
     return Batch((pixels, *_kept(setting, streams)), torch.ones(*shape, 3))
 
 
-def _result(op: Operation, digits: Tensor) -> Tensor:
+def _result(op: PairOperation, digits: Tensor) -> Tensor:
     a, b = digits.double().split(1, -1)
     return a * b if op == "mul" else a / b
 

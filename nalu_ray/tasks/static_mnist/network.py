@@ -14,7 +14,7 @@ from nalu_ray import layers
 from nalu_ray.errors import did_you_mean
 from nalu_ray.training.fields import Options, SupervisedSetting
 
-Operation = Literal["mul", "div"]
+PairOperation = Literal["mul", "div"]
 EXACT = "exact"  # the reference: the true operation over a convnet that is learned
 FOLDS = 10
 DROPOUT = (0.25, 0.5)  # of the pooled features, and of the layer of 128
@@ -36,7 +36,9 @@ class PairSetting(SupervisedSetting):
         description="network of the two digits by name, or exact: the true operation, which is the "
         "reference",
     )
-    op: Operation = Field("mul", description="product, or quotient of digits with divisors 1 to 9")
+    op: PairOperation = Field(
+        "mul", description="product, or quotient of digits with divisors 1 to 9"
+    )
     fold: int | None = Field(
         None,
         ge=0,
@@ -81,7 +83,7 @@ class PairNetwork(nn.Module):
         self.convnet = DigitReader()
         shape = (2, setting.hidden, 1, setting.hidden_layers)
         self.compute = (
-            Exact(setting.op)
+            TrueOperation(setting.op)
             if setting.layer == EXACT
             else layers.build(setting.layer, *shape, **setting.options)
         )
@@ -135,10 +137,10 @@ def _dropped(x: Tensor, kept: Sequence[Tensor], which: int) -> Tensor:
     return x * kept[which] / (1 - DROPOUT[which]) if kept else x
 
 
-class Exact(nn.Module):
+class TrueOperation(nn.Module):
     """The product or quotient itself, (batch, 2) to (batch, 1)."""
 
-    def __init__(self, op: Operation) -> None:
+    def __init__(self, op: PairOperation) -> None:
         super().__init__()
         self.op = op
 
