@@ -18,4 +18,6 @@ MODELS = Axis(
         "nalu": "NALU",
         **CONTROLS,
     },
+    given=dict.fromkeys(("nac@memory_init", "nalu@memory_init"), "the recurrence"),
+    apart={"memory_init": {"nac": "NAC, memory given", "nalu": "NALU, memory given"}},
 )

@@ -56,4 +56,4 @@ class Sum(Cell):
         return h, (h,)
 
 
-register_cell("sum", label="sum (control)", given="the accumulator")(Sum)
+register_cell("sum", label="sum (control)", citation="ours", given="the accumulator")(Sum)
