@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis.axes import Heading, headings, setting_labels, stored_column
+from nalu_ray.results.analysis.axes import (
+    Heading,
+    axis_column,
+    base_key,
+    headings,
+    setting_labels,
+    stored_column,
+)
 from nalu_ray.results.analysis.cells import Cell, measured, reference
 from nalu_ray.results.analysis.groups import Sweep, problems
 from nalu_ray.results.analysis.likeness import judged
@@ -136,10 +143,10 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
 def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per setting, with the keys of its row and column."""
     settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
-    settings[_ROW] = stored_column(settings, spec.rows.field)
+    settings[_ROW] = axis_column(settings, spec.rows)
     settings[_COLUMN] = ""
     if spec.columns is not None:
-        settings[_COLUMN] = stored_column(settings, spec.columns.field)
+        settings[_COLUMN] = axis_column(settings, spec.columns)
     return settings
 
 
@@ -252,7 +259,8 @@ def _problem(spec: TableSpec, row: str, column: str) -> str:
 
 
 def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
-    named, measure = spec.rows.published.get(row, row), spec.measures[key]
+    row, column, measure = base_key(row), base_key(column), spec.measures[key]
+    named = spec.rows.published.get(row, row)
     beside = column if spec.columns is None else spec.columns.published.get(column, column)
     printed = None
     if spec.publication is not None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams, generator
 from nalu_ray.task import Batch
+from nalu_ray.tasks._recurrent_models import CONTROLS
 from nalu_ray.tasks.language import data as number_words
 from nalu_ray.tasks.language.network import LINEAR, LanguageNetwork, LanguageSetting
 from nalu_ray.training.metrics import (
@@ -32,6 +33,7 @@ COMBINE = {"last": "final state", "sum": "summed states", "recurrent": "recurren
 MODELS = Axis(
     field="head",
     labels={LINEAR: "LSTM", "nac": "LSTM + NAC", "nalu": "LSTM + NALU"},
+    more={name: f"LSTM + {label}" for name, label in CONTROLS.items()},
     published={LINEAR: "lstm", "nac": "lstm_nac", "nalu": "lstm_nalu"},
 )
 # the paper has one column and does not say how its NAC and NALU combine outputs

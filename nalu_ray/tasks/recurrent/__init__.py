@@ -73,6 +73,8 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
                 published={
                     name: f"recurrent_{name}" for name in ("lstm", "rnn_relu", "nac", "nalu")
                 },
+                given=MODELS.given,
+                apart=MODELS.apart,
             ),
             measures=RELATIVE,
             paper=PAPER,
