@@ -81,11 +81,12 @@ class PairNetwork(nn.Module):
     def __init__(self, setting: PairSetting) -> None:
         super().__init__()
         self.convnet = DigitReader()
+        options: dict[str, Any] = dict(setting.options)
         shape = (2, setting.hidden, 1, setting.hidden_layers)
         self.compute = (
             TrueOperation(setting.op)
             if setting.layer == EXACT
-            else layers.build(setting.layer, *shape, **setting.options)
+            else layers.build(setting.layer, *shape, **options)
         )
 
     def forward(self, images: Tensor, *kept: Tensor) -> Tensor:
