@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -82,10 +82,11 @@ class PairNetwork(nn.Module):
         super().__init__()
         self.convnet = DigitReader()
         shape = (2, setting.hidden, 1, setting.hidden_layers)
+        options: dict[str, Any] = dict(setting.options)
         self.compute = (
             TrueOperation(setting.op)
             if setting.layer == EXACT
-            else layers.build(setting.layer, *shape, **setting.options)
+            else layers.build(setting.layer, *shape, **options)
         )
 
     def forward(self, images: Tensor, *kept: Tensor) -> Tensor:
