@@ -23,7 +23,7 @@ from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
 from nalu_ray.tasks._recurrent_models import MODELS
 from nalu_ray.tasks.recurrent.data import PIECE, pieces, target, whole
 from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
-from nalu_ray.training.metrics import mean_squared_error
+from nalu_ray.training.metrics import constant_errors, mean_squared_error
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
@@ -154,16 +154,17 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
     def references(
         self, setting: RecurrentSetting, split: str, batch: Batch, streams: Streams
     ) -> dict[str, Tensor]:
-        """Returns the error of an untrained LSTM (100 in Table 9)."""
+        """Returns errors of the best constant and of an untrained LSTM (100 in Table 9)."""
+        errors = constant_errors(batch.targets)
         if split == "train":
-            return {}
+            return errors
         reference = {"layer": "lstm", "hidden": setting.reference_hidden, "options": {}}
         lstm = setting.model_copy(update=reference)
         inits = [entropy(self.name, seed, "reference") % 2**63 for seed in streams.seeds]
         random = Replicas(lambda: RecurrentNetwork(lstm), inits, batch.targets.device)
         with torch.no_grad():
             prediction = self.predict(random, setting, split, batch, streams)
-        return {"random_mse": mean_squared_error(prediction, batch.targets)}
+        return errors | {"random_mse": mean_squared_error(prediction, batch.targets)}
 
     def memory(self, setting: RecurrentSetting, seeds: int) -> int:
         """Counts training sequences with their activations, and a piece of a long sequence."""
