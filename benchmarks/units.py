@@ -4,7 +4,7 @@
 
 The network is a neural addition unit, 100 -> 2 -> 1, on the static task's addition, 128 examples a
 step. Both are trained by the product's own loop, in turns, so that what else the machine does falls
-on both; evaluations are left out. One thread, one core; medians.
+on both; evaluations are left out. One thread's processor time; medians.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from nalu_ray.layers._weighted import Weighted, within
-from nalu_ray.layers.functional import linear
+from nalu_ray.layers.nau import NAU
 from nalu_ray.layers.stack import Stacked
 from nalu_ray.tasks.static import StaticTask
 from nalu_ray.tasks.static.network import StaticSetting
@@ -36,41 +34,24 @@ VARIANTS = {
 }
 
 
-class Adding(Weighted):
-    """y = W x with W in [-1, 1] (NAU; Madsen and Johansen, 2020)."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__(in_features, out_features)
-        self.reset_parameters()
-
-    def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
-        nn.init.uniform_(weight, -0.15, 0.15, generator=generator)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, within(self.W, -1.0, 1.0))
-
-
-class Unbounded(Adding):
-    """The same unit without bounds."""
-
-    bounds: ClassVar[dict[str, tuple[float, float]]] = {}
-
-
 class AddingTask(StaticTask):
-    """The static task with a unit of this file."""
+    """The static task with two NAUs, with or without their bounds."""
 
-    def __init__(self, unit: type[nn.Module]) -> None:
-        self.unit = unit
+    def __init__(self, *, bounded: bool) -> None:
+        self.bounded = bounded
 
     def build(self, setting: StaticSetting) -> nn.Module:
-        return Stacked(self.unit)(setting.inputs, setting.hidden, 1)
+        network = Stacked(NAU)(setting.inputs, setting.hidden, 1)
+        for unit in network:
+            unit.bounds = unit.bounds if self.bounded else {}
+        return network
 
 
 def compare(seeds: int, seconds: float) -> dict[str, float]:
     """Returns microseconds a step of each variant."""
     runs, times = {}, {name: [] for name in VARIANTS}
     for name, fields in VARIANTS.items():
-        task = AddingTask(Adding if "both" in name or name == "bounds" else Unbounded)
+        task = AddingTask(bounded="both" in name or name == "bounds")
         setting = StaticSetting(layer="none", op="add", steps=10**9, test_size=10, **fields)
         runs[name] = SupervisedRun(task, setting, range(seeds), torch.device("cpu"))
     end = time.monotonic() + seconds * len(VARIANTS)

@@ -119,6 +119,8 @@ class Penalties:
     ) -> None:
         self.replicas, self.of_task = replicas, of_task
         self.matched: list[Matched] = []
+        self._takes_inputs = False
+        self._known: tuple[Any, Tensor] = (), torch.empty(0)
         self._recorded: dict[Any, Callable[..., tuple[Tensor, ...]]] = {}
         if not terms:
             return
@@ -127,6 +129,7 @@ class Penalties:
         self._inputs = [
             [path for path, name in match.of_units if offers[path][name]] for match in self.matched
         ]
+        self._takes_inputs = any(self._inputs)
         self._masks = {
             match.parameters: patterns.mask(replicas, match.parameters).to(replicas.flat.dtype)
             for match in self.matched
@@ -139,7 +142,7 @@ class Penalties:
         Args:
             step: steps of training so far; None for all terms, whatever their schedule.
         """
-        if self.matched:
+        if self._takes_inputs:
             self.replicas.watch(self._watched(self._active(step)))
 
     def gradient(self, step: int | None, loss: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,11 +156,7 @@ class Penalties:
         if not active:
             return loss, torch.autograd.grad(loss.sum(), flat)[0]
         weights = self._weights(active, step, loss.detach())
-        total = loss
-        of_task = self.of_task() if any(self.matched[i].of_task for i in active) else {}
-        for index, weight in zip(active, weights, strict=True):
-            if self.matched[index].of_task:
-                total = total + weight * of_task[self.matched[index].term.name]
+        total = self._with_task(active, weights, loss)
         inputs = self.replicas.watched(self._watched(active))
         value, slope, *slopes = self._repeated(active, weights, inputs)
         learned = [
@@ -166,7 +165,14 @@ class Penalties:
         (gradient,) = torch.autograd.grad(
             [total.sum(), *(x for x, _ in learned)], flat, [None, *(given for _, given in learned)]
         )
-        return total + value, gradient + slope
+        return total.detach() + value, gradient + slope
+
+    def _with_task(self, active: Sequence[int], weights: Tensor, loss: Tensor) -> Tensor:
+        places = [place for place, index in enumerate(active) if self.matched[index].of_task]
+        of_task = self.of_task() if places else {}
+        for place in places:
+            loss = loss + weights[place] * of_task[self.matched[active[place]].term.name]
+        return loss
 
     def _active(self, step: int | None) -> list[int]:
         """Returns the places of the terms that count at a step."""
@@ -186,7 +192,9 @@ class Penalties:
             term.coefficient if step is None else term.schedule.at(step, term.coefficient)
             for term in terms
         ]
-        weights = loss.new_tensor(numbers)[:, None].expand(-1, len(loss))
+        if self._known[0] != numbers:  # most often they are those of the last step
+            self._known = numbers, loss.new_tensor(numbers)[:, None].expand(-1, len(loss))
+        weights = self._known[1]
         limits = [
             term.schedule.bound if isinstance(term.schedule, Below) else math.inf for term in terms
         ]

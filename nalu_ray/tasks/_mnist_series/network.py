@@ -116,8 +116,8 @@ class ImageReader(nn.Module):
         if index is not None:
             pooled: Tensor = self.convnet(images)[index]
             return pooled
-        flat: Tensor = self.convnet(images.flatten(0, 1))
-        return flat.unflatten(0, images.shape[:2])
+        features: Tensor = self.convnet(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+        return features
 
 
 class SeriesNetwork(ImageReader):

@@ -76,7 +76,8 @@ def blank(setting: PairSetting, streams: Streams) -> Batch:
 
 def _result(op: PairOperation, digits: Tensor) -> Tensor:
     a, b = digits.double().split(1, -1)
-    return a * b if op == "mul" else a / b
+    result: Tensor = a * b if op == "mul" else a / b
+    return result
 
 
 def _images_of(digits: Tensor, part: mnist.Digits, streams: Streams) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -81,11 +81,12 @@ class PairNetwork(nn.Module):
     def __init__(self, setting: PairSetting) -> None:
         super().__init__()
         self.convnet = DigitReader()
+        options: dict[str, Any] = dict(setting.options)
         shape = (2, setting.hidden, 1, setting.hidden_layers)
         self.compute = (
             TrueOperation(setting.op)
             if setting.layer == EXACT
-            else layers.build(setting.layer, *shape, **setting.options)
+            else layers.build(setting.layer, *shape, **options)
         )
 
     def forward(self, images: Tensor, *kept: Tensor) -> Tensor:
