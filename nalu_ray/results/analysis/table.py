@@ -19,6 +19,8 @@ from nalu_ray.results.analysis.axes import (
     stored_column,
 )
 from nalu_ray.results.analysis.cells import Cell, measured, reference
+from nalu_ray.results.analysis.constants import CONSTANT, constant_cells, metric_of
+from nalu_ray.results.analysis.constants import HEADING as CONSTANT_HEADING
 from nalu_ray.results.analysis.groups import Sweep, problems
 from nalu_ray.results.analysis.likeness import judged
 from nalu_ray.results.analysis.paired import between, comparable
@@ -106,17 +108,31 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     across: tuple[Heading, ...] = (Heading("", ""),)
     if spec.columns is not None:
         across = headings(spec.columns, settings[_COLUMN])
+    by_column = spec.compared == "columns"
     cells = _measured_cells(spec, frame, settings, down, across)
     if spec.paired_with is not None:
         cells = _with_differences(spec, rows, cells)
     sentence = budget_sentence(_budgets(spec, settings, cells, down, across))
     label = ""
+    constants = constant_cells(
+        spec,
+        frame,
+        settings.set_index("setting_id")[_ROW if by_column else _COLUMN],
+        down if by_column else across,
+    )
+    cells |= {
+        (at, CONSTANT, key) if by_column else (CONSTANT, at, key): cell
+        for (at, key), cell in constants.items()
+    }
+    # after the random model, before the others
+    constant = (CONSTANT_HEADING,) * bool(constants)
+    down, across = (down, (*constant, *across)) if by_column else ((*constant, *down), across)
     if spec.reference is not None:
         random = (Heading(RANDOM, "Random"),)
-        places = (down, random) if spec.compared == "columns" else (random, across)
+        places = (down, random) if by_column else (random, across)
         beside, label = _reference_cells(spec, frame, settings, *places)
         cells |= beside
-        if spec.compared == "columns":
+        if by_column:
             across = (*random, *across)
         else:
             down = (*random, *down)
@@ -135,7 +151,7 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the metrics that matter, without the settings' columns."""
     metrics = {COMPLETED, spec.selection.metric, spec.reference, spec.solved_below}
     for measure in spec.measures.values():
-        metrics |= {measure.metric, measure.relative_to}
+        metrics |= {measure.metric, measure.relative_to, metric_of(measure)}
     here = rows["metric"].isin([metric for metric in metrics if metric])
     return rows.loc[here, [*RUN, "step", "split", "metric", "value", OUTCOME]]
 
@@ -282,7 +298,7 @@ def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell
     groups: dict[tuple[str, str], list[Place]] = {}
     for place, cell in cells.items():
         row, column, key = place
-        is_reference = spec.reference is not None and RANDOM in (row, column)
+        is_reference = not {RANDOM, CONSTANT}.isdisjoint((row, column))
         if cell.value is not None and not is_reference:
             groups.setdefault((_problem(spec, row, column), key), []).append(place)
     marked = dict(cells)

@@ -22,6 +22,7 @@ from nalu_ray.tasks._recurrent_models import CONTROLS
 from nalu_ray.tasks.language import data as number_words
 from nalu_ray.tasks.language.network import LINEAR, LanguageNetwork, LanguageSetting
 from nalu_ray.training.metrics import (
+    constant_errors,
     mean_absolute_error,
     mean_over_examples,
     mean_squared_error,
@@ -155,6 +156,11 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             "mse": mean_squared_error(prediction, target),
             "exact": mean_over_examples(exact),
         }
+
+    def references(
+        self, setting: LanguageSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        return constant_errors(batch.targets)
 
     def memory(self, setting: LanguageSetting, seeds: int) -> int:
         """Counts the activations of a training step or of the test set."""
