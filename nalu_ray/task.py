@@ -261,7 +261,7 @@ def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
     labels = {entry.name: entry.label for entry in entries}
     given = {entry.name: entry.given for entry in entries if entry.given}
     known = {
-        name: axis.model_copy(update={"more": labels, "given": given | axis.given})
+        name: axis.model_copy(update={"more": labels | axis.more, "given": given | axis.given})
         for name, axis in of_layers.items()
     }
     return spec.model_copy(update=known)

@@ -15,6 +15,8 @@ from .cells.mc_lstm import MCLSTM, MulMCLSTM
 from .cells.nac import NACCell
 from .cells.nalu import NALUCell
 from .cells.rnn import RNN
+from .cells.rnn_identity import IdentityRNN
+from .cells.sum import Sum
 from .cells.ugrnn import UGRNN
 from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
 from .convnet import Conv2d, DigitConvnet, Features, normalised
@@ -73,6 +75,7 @@ __all__ = [
     "DigitConvnet",
     "Features",
     "GatedNAUNMU",
+    "IdentityRNN",
     "Init",
     "LayerEntry",
     "Linear",
@@ -93,6 +96,7 @@ __all__ = [
     "Stack",
     "Stacked",
     "State",
+    "Sum",
     "UnitCell",
     "UnknownLayerError",
     "build",

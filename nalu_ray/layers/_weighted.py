@@ -22,9 +22,12 @@ def within(weight: Tensor, low: float, high: float) -> Tensor:
 
 
 def distance(weight: Tensor) -> Tensor:
-    """Distance of each element from the nearest of -1, 0 and 1: min(|W|, |1 - |W||)."""
-    magnitude = weight.abs()
-    return torch.minimum(magnitude, (1 - magnitude).abs())
+    """Distance of each element from the nearest of -1, 0 and 1: min(|W|, |1 - |W||).
+
+    Written by the nearest value, it takes a third of the operations of the minimum's gradient. At
+    the tie |W| = 1/2 the nearest is 0.
+    """
+    return (weight - weight.detach().round().clamp(-1, 1)).abs()
 
 
 class Weighted(nn.Module):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_choice, check_count, check_positive
+from ._power import gate_distance
 from ._weighted import distance
 from .functional import linear
 from .mlp import Linear
@@ -217,7 +218,7 @@ class MulMCFC(MCFC):
         """
         terms = super().penalty()
         if self.g is not None:
-            terms["gate"] = distance(self.g).mean()
+            terms["gate"] = gate_distance(self.g).mean()
         return terms
 
     def extra_repr(self) -> str:

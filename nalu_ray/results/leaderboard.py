@@ -34,7 +34,8 @@ def tables(
 
     They are ``<name>``, with the success rate, the step of first success and the sparsity error of
     each unit on each operation; ``<name>_cost``, with parameters and time; and ``<name>_lr``, with
-    the success rate at each learning rate, which is left out unless several were run.
+    the success rate and the selecting error at each learning rate, which is left out unless several
+    were run.
 
     Args:
         name, caption: of the first table; the caption names what the others have in common.
@@ -47,8 +48,9 @@ def tables(
         publication: published values by unit, operation and measure (``rate`` in per cent,
             ``solved_at``, ``sparsity_error``).
     """
+    # tables without published values show only what was run
+    run = units.model_copy(update={"labels": {}, "more": units.more | units.labels})
     shared = {
-        "rows": units,
         "models": "rows",
         "solved_below": solved_below,
         "selection": selection,
@@ -69,6 +71,13 @@ def tables(
             format=".1e",
         ),
     }
+    selector = Measure(
+        metric=selection.metric,
+        split=selection.split,
+        label=f"{selection.split} {selection.metric}, median over seeds",
+        statistic="median",
+        format=".1e",
+    )
     costs = {
         key: Measure(metric=key, split=TRIAL, label=label, statistic="median", format=form)
         for key, label, form in (
@@ -79,6 +88,7 @@ def tables(
     by_operation = TableSpec(
         name=name,
         caption=f"{caption} {BY_UNIT}",
+        rows=units,
         columns=operations,
         measures=measures,
         problem=problem,
@@ -89,6 +99,7 @@ def tables(
         name=f"{name}_cost",
         caption=f"{caption} Trained parameters per seed, and time per training step and seed, "
         "evaluations included, on the machine that ran them.",
+        rows=run,
         measures=costs,
         layout="columns",
         problem=problem,
@@ -96,9 +107,11 @@ def tables(
     )
     by_rate = TableSpec(
         name=f"{name}_{rate_field}",
-        caption=f"{caption} The success rate at each {rate_field}.",
+        caption=f"{caption} The success rate at each {rate_field}, and the error that chooses "
+        "among them: the lowest in a line.",
+        rows=run,
         columns=Axis(field=rate_field),
-        measures={"rate": rate},
+        measures={"rate": rate, "selector": selector},
         problem=(operations.field, *problem),
         least_columns=2,
         **shared,

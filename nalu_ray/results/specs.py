@@ -78,6 +78,11 @@ class Axis(_Spec):
     given: dict[str, str] = Field(
         {}, description="value as stored -> what it gets by hand that others learn"
     )
+    apart: dict[str, dict[str, str]] = Field(
+        {},
+        description="another field -> value as stored -> label of its rows that have the other "
+        "field: a row of their own, value@field, published beside it what the value has",
+    )
 
 
 class Measure(_Spec):

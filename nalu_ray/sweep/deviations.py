@@ -20,7 +20,7 @@ def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, 
     shipped = _shipped(task).get(preset)
     if shipped is None:
         return {point.setting.id: {} for point in points}
-    known: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    known = _own(task, shipped)
     changed = {}
     for point in points:
         axes = tuple(getattr(point.setting, axis) for axis in task.axes)
@@ -28,6 +28,19 @@ def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, 
             known[axes] = _expected(task, shipped, axes)
         changed[point.setting.id] = _nearest(point.values, known[axes])
     return changed
+
+
+def _own(task: Task[Any], preset: Preset) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Returns the preset's settings by the values of ``task.axes``."""
+    settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    try:
+        points = expand(preset, task.setting_type, {})
+    except ConfigError:
+        return settings
+    for point in points:
+        axes = tuple(getattr(point.setting, axis) for axis in task.axes)
+        settings.setdefault(axes, []).append(point.values)
+    return settings
 
 
 def members(task: Task[Any]) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import nn
@@ -15,6 +15,8 @@ FLOAT = 4
 COPIES = 12
 # An optimiser's moments, and what it makes while it steps.
 OF_OPTIMISER: dict[OptimiserName, int] = {"adam": 2, "rmsprop": 2, "sgd": 1, "muon": 7}
+# Setting fields whose work on a step takes more; measured for each alone.
+OF_FIELD = {"penalty": 6, "lr_factor": 2, "phases": 6}
 
 _counted: dict[tuple[str, str], int] = {}
 
@@ -37,6 +39,14 @@ def without_memory(build: Callable[[], nn.Module]) -> nn.Module:
             return build()
 
 
-def trained(count: int, optimiser: OptimiserName, seeds: int) -> int:
-    """Returns the peak memory, in bytes, of ``seeds`` seeds with ``count`` parameters each."""
-    return FLOAT * seeds * count * (COPIES + OF_OPTIMISER[optimiser])
+def trained(count: int, optimiser: OptimiserName, seeds: int, fields: Collection[str] = ()) -> int:
+    """Returns the peak memory, in bytes, of ``seeds`` seeds with ``count`` parameters each.
+
+    Args:
+        count: parameters per seed.
+        optimiser: its name.
+        seeds: of the block.
+        fields: those of ``OF_FIELD`` that the setting uses.
+    """
+    copies = COPIES + OF_OPTIMISER[optimiser] + sum(OF_FIELD[name] for name in fields)
+    return FLOAT * seeds * count * copies

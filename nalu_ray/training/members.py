@@ -49,7 +49,7 @@ def penalty(unit: nn.Module, inputs: Tensor | None) -> Named:
     say: Any = unit
     if not takes_inputs(unit):
         return _named(say.penalty())
-    if inputs is None:
+    if inputs is None:  # any will do
         inputs = next(unit.parameters()).new_zeros(1, say.in_features)
     return _named(say.penalty(inputs))
 

@@ -22,3 +22,19 @@ def mean_over_examples(values: Tensor) -> Tensor:
     seed's figures must not.
     """
     return values.flatten(1).double().mean(1).to(values.dtype)
+
+
+def constant_errors(target: Tensor) -> dict[str, Tensor]:
+    """The errors of the best constant answer to an evaluation set, (R, N, ...) -> {name: (R,)}.
+
+    The constant is each seed's own mean target for ``constant_mse``, and its median for
+    ``constant_mae``; of targets with several outputs, one constant per output. A model that
+    reads its input ought to do better.
+    """
+    exact = target.double()
+    mean, median = exact.mean(1, keepdim=True), exact.median(1, keepdim=True).values
+    errors = {
+        "constant_mse": mean_squared_error(mean, exact),
+        "constant_mae": mean_absolute_error(median, exact),
+    }
+    return {name: error.to(target.dtype) for name, error in errors.items()}

@@ -10,10 +10,12 @@ The name of a term is one of:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import reduce
+from functools import partial, reduce
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -61,10 +63,10 @@ def resolve(
     Raises:
         ValueError: if a term stands for nothing; the message lists what there is.
     """
-    return [_use(term, offers, parameters, of_task) for term in terms]
+    return [_matched(term, offers, parameters, of_task) for term in terms]
 
 
-def _use(
+def _matched(
     term: Term,
     offers: Mapping[str, Collection[str]],
     parameters: Sequence[str],
@@ -116,19 +118,22 @@ class Penalties:
         of_task: Callable[[], Named] = dict,
     ) -> None:
         self.replicas, self.of_task = replicas, of_task
-        self.uses: list[Matched] = []
+        self.matched: list[Matched] = []
+        self._takes_inputs = False
+        self._known: tuple[Any, Tensor] = (), torch.empty(0)
+        self._recorded: dict[Any, Callable[..., tuple[Tensor, ...]]] = {}
         if not terms:
             return
         offers = members.offered(replicas.module)
-        self.uses = resolve(terms, offers, replicas.names, _names_of(of_task, terms))
-        self._inputs = {
-            use.term: tuple(path for path, name in use.of_units if offers[path][name])
-            for use in self.uses
-        }
+        self.matched = resolve(terms, offers, replicas.names, _names_of(of_task, terms))
+        self._inputs = [
+            [path for path, name in match.of_units if offers[path][name]] for match in self.matched
+        ]
+        self._takes_inputs = any(self._inputs)
         self._masks = {
-            use.term: patterns.mask(replicas, use.parameters).to(replicas.flat.dtype)
-            for use in self.uses
-            if use.parameters
+            match.parameters: patterns.mask(replicas, match.parameters).to(replicas.flat.dtype)
+            for match in self.matched
+            if match.parameters
         }
 
     def watch(self, step: int | None) -> None:
@@ -137,71 +142,135 @@ class Penalties:
         Args:
             step: steps of training so far; None for all terms, whatever their schedule.
         """
-        if self.uses:
-            paths = [path for use in self._active(step) for path in self._inputs[use.term]]
-            self.replicas.watch(dict.fromkeys(paths))
+        if self._takes_inputs:
+            self.replicas.watch(self._watched(self._active(step)))
 
-    def add(self, step: int | None, loss: Tensor) -> Tensor:
-        """Returns the loss of each seed, (R,), with its penalties.
+    def gradient(self, step: int | None, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the loss of each seed with its penalties, (R,), and its gradient, (R, P).
 
         Args:
             step: as for :meth:`watch`.
             loss: of the task, (R,).
         """
-        active = self._active(step)
+        flat, active = self.replicas.flat, self._active(step)
         if not active:
-            return loss
-        values = dict(zip([use.term for use in active], self._values(active), strict=True))
-        total = loss
-        for term, value in values.items():
-            coefficient: float | Tensor = term.coefficient
-            if step is not None:
-                coefficient = term.schedule.at(step, term.coefficient)
-            if isinstance(term.schedule, Below) and step is not None:
-                coefficient = coefficient * (loss.detach() < term.schedule.bound)
-            total = total + coefficient * value
-        return total
+            return loss, torch.autograd.grad(loss.sum(), flat)[0]
+        weights = self._weights(active, step, loss.detach())
+        total = self._with_task(active, weights, loss)
+        inputs = self.replicas.watched(self._watched(active))
+        value, slope, *slopes = self._repeated(active, weights, inputs)
+        learned = [
+            pair for pair in zip(inputs.values(), slopes, strict=True) if pair[0].requires_grad
+        ]
+        (gradient,) = torch.autograd.grad(
+            [total.sum(), *(x for x, _ in learned)], flat, [None, *(given for _, given in learned)]
+        )
+        return total.detach() + value, gradient + slope
 
-    def _active(self, step: int | None) -> list[Matched]:
-        if step is None:
-            return self.uses
-        return [use for use in self.uses if use.term.schedule.at(step, use.term.coefficient)]
+    def _with_task(self, active: Sequence[int], weights: Tensor, loss: Tensor) -> Tensor:
+        places = [place for place, index in enumerate(active) if self.matched[index].of_task]
+        of_task = self.of_task() if places else {}
+        for place in places:
+            loss = loss + weights[place] * of_task[self.matched[active[place]].term.name]
+        return loss
 
-    def _values(self, uses: Sequence[Matched]) -> list[Tensor]:
-        """Returns each use's penalty, (R,)."""
-        of_units = [use for use in uses if use.of_units]
-        values = dict(zip(of_units, self._of_units(of_units), strict=True)) if of_units else {}
-        of_task = self.of_task() if any(use.of_task for use in uses) else {}
-        result = []
-        for use in uses:
-            parts = [values[use]] if use.of_units else []
-            parts += [of_task[use.term.name]] if use.of_task else []
-            parts += [self._norm(use.term)] if use.parameters else []
-            result.append(reduce(torch.add, parts))
-        return result
+    def _active(self, step: int | None) -> list[int]:
+        """Returns the places of the terms that count at a step."""
+        return [
+            index
+            for index, match in enumerate(self.matched)
+            if step is None or match.term.schedule.at(step, match.term.coefficient)
+        ]
 
-    def _norm(self, term: Term) -> Tensor:
-        flat = self.replicas.flat
-        size = flat.abs() if term.name.startswith("l1@") else flat.square()
-        return (size * self._masks[term]).sum(1)
+    def _watched(self, active: Sequence[int]) -> list[str]:
+        return list(dict.fromkeys(path for index in active for path in self._inputs[index]))
 
-    def _of_units(self, uses: Sequence[Matched]) -> tuple[Tensor, ...]:
-        watched = [path for use in uses for path in self._inputs[use.term]]
-        inputs = self.replicas.watched(dict.fromkeys(watched))
-        paths = dict.fromkeys(path for use in uses for path, _ in use.of_units)
+    def _weights(self, active: Sequence[int], step: int | None, loss: Tensor) -> Tensor:
+        """Returns the coefficient of each active term for each seed, (T, R)."""
+        terms = [self.matched[index].term for index in active]
+        numbers = [
+            term.coefficient if step is None else term.schedule.at(step, term.coefficient)
+            for term in terms
+        ]
+        if self._known[0] != numbers:  # most often they are those of the last step
+            self._known = numbers, loss.new_tensor(numbers)[:, None].expand(-1, len(loss))
+        weights = self._known[1]
+        limits = [
+            term.schedule.bound if isinstance(term.schedule, Below) else math.inf for term in terms
+        ]
+        if step is None or min(limits) == math.inf:
+            return weights
+        return weights * (loss < loss.new_tensor(limits)[:, None])
 
-        def values(network: nn.Module, *given: Tensor) -> tuple[Tensor, ...]:
+    def _repeated(
+        self, active: Sequence[int], weights: Tensor, inputs: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Calls :meth:`_differentiated` by its operations, recorded once per shapes of inputs."""
+        given = [weights, *(x.detach() for x in inputs.values())]
+        key = (*active, *(x.shape for x in given))
+        if key not in self._recorded:
+            function = partial(self._differentiated, active, list(inputs))
+            self._recorded[key] = self.replicas.record(function, *given)
+        return self._recorded[key](*given)
+
+    def _differentiated(
+        self,
+        active: Sequence[int],
+        paths: Sequence[str],
+        flat: Tensor,
+        buffers: dict[str, Tensor],
+        weights: Tensor,
+        *inputs: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Returns the weighted sum of units' penalties and norms, (R,), and its gradients.
+
+        These are by ``flat`` and by each of the inputs, the units' of ``paths``.
+        """
+        leaves = [tensor.detach().requires_grad_() for tensor in (flat, *inputs)]
+        with torch.enable_grad():
+            seen = dict(zip(paths, leaves[1:], strict=True))
+            values = self._sums(active, leaves[0], buffers, seen)
+        if not values:  # all are of the task
+            return torch.zeros_like(weights[0]), *map(torch.zeros_like, leaves)
+        own = [weights[place] for place in values]
+        slopes = torch.autograd.grad(
+            [*values.values()], leaves, own, allow_unused=True, materialize_grads=True
+        )
+        parts = [
+            weight * value.detach() for weight, value in zip(own, values.values(), strict=True)
+        ]
+        return reduce(torch.add, parts), *slopes
+
+    def _sums(
+        self,
+        active: Sequence[int],
+        flat: Tensor,
+        buffers: dict[str, Tensor],
+        inputs: Mapping[str, Tensor],
+    ) -> dict[int, Tensor]:
+        """Returns units' penalties, and norms, (R,) each, by the term's place in ``active``."""
+        matched = [self.matched[index] for index in active]
+        paths = dict.fromkeys(path for match in matched for path, _ in match.of_units)
+        of_units = {place: match.of_units for place, match in enumerate(matched) if match.of_units}
+
+        def penalties(network: nn.Module, *given: Tensor) -> dict[int, Tensor]:
             seen = dict(zip(inputs, given, strict=True))
             named = {
                 path: members.penalty(network.get_submodule(path), seen.get(path)) for path in paths
             }
-            return tuple(
-                reduce(torch.add, [named[path][name] for path, name in use.of_units])
-                for use in uses
-            )
+            return {
+                place: reduce(torch.add, [named[path][name] for path, name in keys])
+                for place, keys in of_units.items()
+            }
 
-        result: tuple[Tensor, ...] = self.replicas.apply(values, *inputs.values())
-        return result
+        values: dict[int, Tensor] = {}
+        if of_units:
+            values = self.replicas.apply(penalties, *inputs.values(), flat=flat, buffers=buffers)
+        for place, match in enumerate(matched):
+            if match.parameters:
+                size = flat.abs() if match.term.name.startswith("l1@") else flat.square()
+                values[place] = (size * self._masks[match.parameters]).sum(1)
+        return values
 
 
 def _names_of(of_task: Callable[[], Named], terms: Sequence[Term]) -> Collection[str]:

@@ -144,8 +144,8 @@ def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
     added, update = step_parts(task, setting, replicas, steps_of)
     added.watch(None)
     loss = _per_seed("loss", task.loss(setting, predict(), batch.targets))
-    loss = _per_seed("loss with its penalties", added.add(None, loss))
-    (flat.grad,) = torch.autograd.grad(loss.sum(), flat)
+    loss, flat.grad = added.gradient(None, loss)
+    _per_seed("loss with its penalties", loss)
     update.step(0)
     replicas.watch(())
     with replicas.evaluating(), torch.no_grad():

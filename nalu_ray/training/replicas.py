@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
 # A fused optimiser works in vectors and rounds differently in the rest that does not fill one; rows
@@ -112,13 +113,20 @@ class Replicas:
         """
         return self._run(self.module.get_submodule(name), f"{name}.", inputs, shared)
 
-    def apply(self, function: Callable[..., Any], *inputs: Tensor) -> Any:
+    def apply(
+        self,
+        function: Callable[..., Any],
+        *inputs: Tensor,
+        flat: Tensor | None = None,
+        buffers: Tensors | None = None,
+    ) -> Any:
         """Calls a function of a network for every replica; its results get the leading axis R.
 
         Args:
             function: of the network, with a replica's parameters and buffers in it, and of its
                 inputs. It returns tensors, or a tuple or dict of them, and changes nothing.
             inputs: (R, ...) each.
+            flat, buffers: taken instead of :attr:`flat` and :attr:`buffers`, in the same layout.
         """
         module = _Called(self.module, function)
 
@@ -126,7 +134,36 @@ class Replicas:
             state = {f"network.{name}": value for name, value in (weights | buffers).items()}
             return functional_call(module, state, given)
 
-        return self._over_seeds(call, (self.parameters(), self.buffers), inputs, False)
+        state = self.parameters(flat), self.buffers if buffers is None else buffers
+        return self._over_seeds(call, state, inputs, False)
+
+    def record(self, function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
+        """Records a function's operations, to repeat them without the cost of vmap and autograd.
+
+        Args:
+            function: called as ``function(flat, buffers, *inputs)``, with tensors like :attr:`flat`
+                and :attr:`buffers`. It returns tensors without a gradient.
+            inputs: examples of its inputs.
+
+        Returns:
+            A function of inputs of the same shapes, which reads the present parameters and buffers.
+        """
+        names = list(self.buffers)
+
+        def plain(flat: Tensor, *given: Tensor) -> Any:
+            buffers = dict(zip(names, given, strict=False))
+            return function(flat, buffers, *given[len(names) :])
+
+        with torch.no_grad():
+            graph = make_fx(plain)(self.flat.detach(), *self.buffers.values(), *inputs)
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+
+        @torch.no_grad()
+        def repeat(*given: Tensor) -> Any:
+            return graph.forward(self.flat, *(self.buffers[name] for name in names), *given)
+
+        return repeat
 
     def watch(self, paths: Iterable[str]) -> None:
         """Keeps the inputs of some submodules in the training calls from now on.

@@ -75,7 +75,8 @@ class SupervisedTask(Task[S]):
 
     def trained(self, setting: S, seeds: int) -> int:
         """Returns the bytes of parameters, gradients and the optimiser's moments."""
-        return footprint.trained(self.parameters(setting), setting.optimiser, seeds)
+        fields = [name for name in footprint.OF_FIELD if getattr(setting, name)]
+        return footprint.trained(self.parameters(setting), setting.optimiser, seeds, fields)
 
     def parameters(self, setting: S) -> int:
         """Returns the number of trained parameters per seed."""
@@ -213,11 +214,12 @@ class SupervisedRun:
             self._evaluate()
         stop = _next_stop(self.step, setting.steps, setting.evaluations)
         self._train(stop, PAUSE_SECONDS)
-        over = bool(self.frozen.all())
         if self.step == stop:
             self._mark_lost()
             self._evaluate()
-            over = bool(self.frozen.all())
+        over = self.step == setting.steps or bool(self.frozen.all())
+        if over:
+            self._draw_curves()
         step = setting.steps if over else self.step
         return Progress(step, setting.steps, records.medians(self.records, self.step))
 
@@ -276,8 +278,7 @@ class SupervisedRun:
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
             prediction = self._predict("train", batch, self.streams)
             loss = self.task.loss(self.setting, prediction, batch.targets)
-            total = penalties.add(self.step, loss)
-            (gradient,) = torch.autograd.grad(total.sum(), replicas.flat)
+            total, gradient = penalties.gradient(self.step, loss)
             self._clip(gradient)
             if any_frozen or not all_usable(total, gradient, most):
                 frozen = self._freeze(usable(total, gradient, most))
@@ -348,9 +349,8 @@ class SupervisedRun:
             figures = self.task.measure(self.setting, self.replicas)
         for metric, values in figures.items():
             self._record(records.WEIGHTS, metric, values)
-        if self.step == self.setting.steps or self.frozen.all():
-            self._draw_curves()
 
+    @torch.no_grad()
     def _evaluated(self, split: str, batch: Batch) -> Tensor:
         with self.replicas.evaluating():
             return self._predict(split, batch, Streams(self.task.name, self.seeds, split))
@@ -363,7 +363,9 @@ class SupervisedRun:
         below = (loss < self.setting.stop).cpu()
         self.done[below & ~self.frozen] = self.step
 
+    @torch.no_grad()
     def _draw_curves(self) -> None:
+        """Records the curves of the last step; a seed that was done before is still there."""
         if type(self.task).curves is SupervisedTask.curves:
             return
         for split, batch in self.sets.items():

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -134,6 +134,7 @@ class Updates:
         self._factors = columns(chosen, 1.0) if chosen else None
         self._cycle = Cycle(replicas, optimiser, phases) if phases else None
         self._projected = list(members.units_with(replicas.module, "projected"))
+        self._recorded: Callable[[], dict[str, Tensor]] | None = None
 
     @torch.no_grad()
     def step(self, step: int) -> None:
@@ -160,9 +161,18 @@ class Updates:
         if self._bounded:
             torch.clamp(flat, self._low, self._high, out=flat)
         if self._projected:
-            parameters = self.replicas.parameters()
-            for name, value in self.replicas.apply(self._projections).items():
-                parameters[name].copy_(value)
+            self._project()
+
+    def _project(self) -> None:
+        if self._recorded is None:
+            self._recorded = self.replicas.record(
+                lambda flat, buffers: self.replicas.apply(
+                    self._projections, flat=flat, buffers=buffers
+                )
+            )
+        parameters = self.replicas.parameters()
+        for name, value in self._recorded().items():
+            parameters[name].copy_(value)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for :meth:`load_state_dict`."""
@@ -174,11 +184,16 @@ class Updates:
             self._cycle.counts = list(state["counts"])
 
     def _projections(self, network: nn.Module) -> dict[str, Tensor]:
+        """Returns the units' new values, by the parameter's name in the network."""
         values = {}
         for path in self._projected:
             unit: Any = network.get_submodule(path)
             for name, value in unit.projected().items():
-                values[f"{path}.{name}" if path else name] = value
+                full = f"{path}.{name}" if path else name
+                if full not in self.replicas.names:
+                    about = f"projected of {path or 'the network'} ({type(unit).__name__})"
+                    raise TypeError(f"{about}: {name!r} is no trained parameter of its own")
+                values[full] = value
         return values
 
 

@@ -25,7 +25,7 @@ from tests.results.test_success import logs
 
 UNITS = Axis(
     field="layer",
-    labels={"nau": "NAU", "none": "Linear"},
+    labels={"nau": "NAU", "none": "Linear", "relu": "ReLU"},
     more={"mine": "My unit"},
     given={"none": "operation"},
 )
@@ -91,6 +91,9 @@ def test_the_report_writes_the_leaderboard(store: Store, tmp_path: Path) -> None
     assert sparsity[2] == "2.5e-01"
     assert ["NAU", "", "201", "30.0"] in lines_with(text, "NAU")  # 6000 µs, 2 seeds, 100 steps
     assert ["NAU", "", "100 [34, 100]", "50 [9, 91]"] in lines_with(text, "NAU")  # the sweep
+    assert ["NAU", "", "1.0e-01", "1.0e-02"] in lines_with(text, "NAU")  # what selects
+    # what was not run stands only where published values may
+    assert lines_with(text, "ReLU") == [["ReLU", "", "–", "–"]] * 3
     assert lines_with(text, "Linear")[0] == ["Linear", "operation", "0 [0, 66]", "–"]
     assert lines_with(text, "My unit")[0] == ["My unit", "", "–", "100 [34, 100]"]
     assert "| layer | given by hand | a + b | a × b |" in text

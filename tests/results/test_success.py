@@ -117,6 +117,11 @@ def test_unsolved_cells_have_a_rate_of_zero_and_no_step() -> None:
     assert [cells(table)[key].bold for key in TABLE.measures] == [True, False, False]
 
 
+def test_no_rate_is_the_best_where_nothing_is_solved() -> None:
+    table = build(TABLE, frame(runs("nau", [None] * 3), runs("nalu", [None] * 6)))
+    assert not any(cells(table, layer)["rate"].bold for layer in ("nau", "nalu"))
+
+
 def test_a_cell_whose_seeds_all_failed_is_a_rate_of_zero() -> None:
     failed = frame(*(run({"layer": "nau", "op": "add"}, s, {}, "failed: x") for s in range(3)))
     cell = cells(build(TABLE, failed))["rate"]

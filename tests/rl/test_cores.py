@@ -11,6 +11,7 @@ from torch import Tensor
 from nalu_ray.layers import LSTM, NAC
 from nalu_ray.rl.agent.cores import (
     BesideLSTMCore,
+    CellCore,
     Core,
     FeedbackNACCore,
     InstructionNACCore,

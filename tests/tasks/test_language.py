@@ -308,3 +308,12 @@ def test_twenty_words_are_learned(head: str, combine: str) -> None:
     last = rows[rows.step == 400].set_index("metric").value
     assert (last["mae"] < 0.2).all()
     assert (last["exact"] == 1).all()
+
+
+@pytest.mark.parametrize("head", ["sum", "rnn_identity"])
+def test_a_control_reads_as_a_recurrent_head_alone(head: str) -> None:
+    made = LanguageNetwork(LanguageSetting(head=head, combine="recurrent", registers=3))
+    assert made.head.out_features == 3
+    for values in ({"combine": "sum"}, {"combine": "recurrent", "head_layers": 2}):
+        with pytest.raises(ValueError, match=f"head={head} is a cell"):
+            LanguageSetting(head=head, **values)

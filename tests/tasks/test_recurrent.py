@@ -219,3 +219,54 @@ def test_seeds_that_share_inputs_read_the_same_sequences_and_have_their_own_targ
     assert batch.shared
     assert len(batch.inputs[0]) == 1
     assert len(batch.targets) == len(SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("op", "error"),
+    [
+        # the sums over time of all ten inputs, and of a's and b's
+        ("a", lambda total, a, b: 5e-6 * total),
+        ("add", lambda total, a, b: 1e-5 * total),
+        ("sub", lambda total, a, b: 1e-5 * total),
+        ("square", lambda total, a, b: (a + 5e-6 * total) ** 2 - a**2),
+        ("sqrt", lambda total, a, b: np.sqrt(a + 5e-6 * total) - np.sqrt(a)),
+        (
+            "mul",
+            lambda total, a, b: (a + 5e-6 * (total + a - b)) * (b + 5e-6 * (total + b - a)) - a * b,
+        ),
+    ],
+)
+def test_solved_is_below_selecting_weights_off_by_1e_5(op: str, error: Any) -> None:
+    chosen = setting(op=op)
+    batch = TASK.sample(chosen, "extrapolation", streams("extrapolation"))
+    solved = TASK.references(chosen, "extrapolation", batch, streams("extrapolation"))["solved_mse"]
+    x = np.concatenate([p.numpy() for p in pieces(chosen, streams("extrapolation"))], 2)
+    sums = x.astype(np.float64).sum(2)
+    of_a, of_b = (index.numpy() for index in sections("recurrent", tuple(SEEDS), 10, 1, 0))
+    for k in range(len(SEEDS)):
+        a, b = sums[k][:, of_a[k]].sum(1), sums[k][:, of_b[k]].sum(1)
+        wanted = np.mean(error(sums[k].sum(1), a, b) ** 2)
+        assert solved[k].item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("selecting", "keeping", "solved"),
+    [(0, 0, True), (4e-6, 0, True), (4e-5, 0, False), (0, 1e-5, False)],
+)
+def test_what_counts_as_solved(selecting: float, keeping: float, solved: bool) -> None:
+    """The recurrence must be exact: over 1000 steps, 1e-5 of the state is half a percent."""
+    chosen = setting(layer="rnn_relu", op="a", hidden=1, test_length=1000)
+    (at,), _ = sections("recurrent", (0,), 10, 1, 0)
+    one: Any = RecurrentNetwork(chosen)
+    with torch.no_grad():
+        one.cell.weight_x.fill_(selecting)[:, at] = 1 - selecting
+        one.cell.weight_h.fill_(1 - keeping)
+        one.read.weight.fill_(1)
+        one.read.bias.zero_()
+    streams = Streams("recurrent", [0], "extrapolation")
+    batch = TASK.sample(chosen, "extrapolation", streams)
+    limit = TASK.references(chosen, "extrapolation", batch, streams.fork("extrapolation"))
+    x = torch.cat(list(pieces(chosen, streams.fork("extrapolation"))), 2)[0]
+    with torch.no_grad():
+        error = (one(x)[0] - batch.targets[0]).square().mean()
+    assert bool(error < limit["solved_mse"]) is solved

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nalu_ray.seeding import Streams
 from nalu_ray.tasks._operands import Sections
+from nalu_ray.tasks._threshold import adding, golden
 from nalu_ray.tasks.static import ROWS, TASK, StaticSetting
-from nalu_ray.tasks.static.threshold import adding, golden
 from tests.runs import finish
 
 E = 1e-5
@@ -33,6 +33,7 @@ def test_by_hand(sign: int) -> None:
     """x = (4, 1, 2), a = 4, b = 2: S = 7, d_a = (4 + 1/2) e, d_b = (2 + 1/2) e; alone 7/2 e."""
     x = torch.tensor([[[4.0, 1.0, 2.0]]]) * sign
     expected = {
+        "a": 3.5 * E,
         "add": 7 * E,
         "sub": 7 * E,
         "mul": (4 + 4.5 * E) * (2 + 2.5 * E) - 8,

@@ -23,6 +23,8 @@ def test_parameters_gradients_and_moments_count() -> None:
     assert bytes_of(layer="relu", hidden=1_000_000, optimiser="sgd") < one
     assert bytes_of(layer="relu", hidden=1_000_000, optimiser="muon") > one
     assert bytes_of(10, layer="relu", hidden=1_000_000) == 10 * one
+    for field in ({"penalty": "l1@*:1"}, {"lr_factor": "*:0.1"}, {"phases": "1|*"}):
+        assert bytes_of(layer="relu", hidden=1_000_000, **field) > one
     # W_hat, M_hat and G
     assert TASK.trained(StaticSetting(layer="nalu", hidden=1000), 1) == pytest.approx(
         3 * TASK.trained(StaticSetting(layer="relu", hidden=1000), 1), rel=0.02

@@ -13,6 +13,7 @@ from torch.func import functional_call
 from nalu_ray import layers
 from nalu_ray.training.optimisers import factor, optimiser, schedule
 from nalu_ray.training.replicas import ROW_MULTIPLE, Replicas
+from tests import distinct
 
 SEEDS = [11, 22, 33]
 
@@ -298,7 +299,7 @@ def test_a_lone_seed_is_the_seed_in_a_block_bit_for_bit(
 
 
 @pytest.mark.parametrize("hidden", [1, 4])
-@pytest.mark.parametrize("name", layers.cell_names())
+@pytest.mark.parametrize("name", distinct.cells())
 def test_a_lone_cell_is_the_cell_in_a_block_bit_for_bit(name: str, hidden: int) -> None:
     options = {"slots": 4, "width": 3, "reads": 2} if name == "dnc" else {}
     build = lambda: layers.build_cell(name, 8, hidden, **options)  # noqa: E731

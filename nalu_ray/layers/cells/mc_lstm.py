@@ -103,8 +103,8 @@ class MCLSTM(Cell):
             auxiliary = x.new_ones(*x.shape[:-1], 1)
         logits = linear(auxiliary, self.A).unflatten(-1, self.d.shape) + self.d
         # products and sums, as one small matrix product per row costs more
-        coming = (mass[..., None] * torch.softmax(logits, -1)).sum(-2)
-        if self.B is None:
+        coming: Tensor = (mass[..., None] * torch.softmax(logits, -1)).sum(-2)
+        if self.B is None or self.b is None:
             return coming
         gates = torch.sigmoid(linear(auxiliary, self.B) + self.b)
         return torch.cat([coming, gates.to(coming.dtype)], -1)

@@ -24,12 +24,45 @@ class Heading:
 
 def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
     """Returns the labelled values in printed order, then stored values without a label."""
-    labelled = [Heading(key, label) for key, label in axis.labels.items()]
-    if not axis.others:
-        return tuple(labelled)
-    others = {value for value in values if isinstance(value, str)} - set(axis.labels)
-    ordered = sorted(others, key=_numbers_first)
-    return (*labelled, *(Heading(key, axis.more.get(key, key)) for key in ordered))
+    keys = {value for value in values if isinstance(value, str)}
+    beside = {
+        apart_key(name, field): label
+        for field, names in axis.apart.items()
+        for name, label in names.items()
+    }
+    shown = list(axis.labels)
+    if axis.others:
+        others = {base_key(key) if key in beside else key for key in keys} - set(axis.labels)
+        shown += sorted(others, key=_numbers_first)
+    return tuple(
+        heading
+        for name in shown
+        for heading in (
+            Heading(name, axis.labels.get(name, axis.more.get(name, name))),
+            *(Heading(k, beside[k]) for k in beside if k in keys and base_key(k) == name),
+        )
+        if name in axis.labels or heading.key in keys
+    )
+
+
+def axis_column(frame: pd.DataFrame, axis: Axis) -> pd.Series[Any]:
+    """Returns the key of the heading that each row belongs under; see ``Axis.apart``."""
+    keys = stored_column(frame, axis.field)
+    for field, names in axis.apart.items():
+        has = frame[field].notna() if field in frame else pd.Series(False, index=frame.index)
+        apart = {name: apart_key(name, field) for name in names}
+        keys = keys.where(~(has & keys.isin(names)), keys.map(apart))
+    return keys
+
+
+def apart_key(name: str, field: str) -> str:
+    """Returns the key of a value's rows that stand apart by another field."""
+    return f"{name}@{field}"
+
+
+def base_key(key: str) -> str:
+    """Returns the value of a heading's field, without the other field that sets it apart."""
+    return key.partition("@")[0]
 
 
 def stored_column(frame: pd.DataFrame, field: str) -> pd.Series[Any]:

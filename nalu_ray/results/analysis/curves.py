@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results.analysis import selection
-from nalu_ray.results.analysis.axes import Heading, headings, stored_column
+from nalu_ray.results.analysis.axes import Heading, axis_column, headings
 from nalu_ray.results.analysis.statistics import Floats, median_interval
 from nalu_ray.results.analysis.text import budgets
 from nalu_ray.results.specs import FigureSpec
@@ -70,8 +70,8 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     scores = runs.groupby("setting_id")["selector"].agg(["median", "size"])
     wanted = [metric for metric in (spec.metric, spec.relative_to) if metric]
     frame = rows[rows["metric"].isin(wanted) & (rows["split"] == spec.split)].copy()
-    frame[_LINE] = stored_column(frame, spec.lines.field)
-    frame[_PANEL] = "" if spec.panels is None else stored_column(frame, spec.panels.field)
+    frame[_LINE] = axis_column(frame, spec.lines)
+    frame[_PANEL] = "" if spec.panels is None else axis_column(frame, spec.panels)
     panel_headings: tuple[Heading, ...] = (Heading("", ""),)
     if spec.panels is not None:
         panel_headings = headings(spec.panels, frame[_PANEL].unique())

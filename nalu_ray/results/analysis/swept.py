@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nalu_ray.results.analysis.axes import Heading, headings, stored_column
+from nalu_ray.results.analysis.axes import Heading, axis_column, headings
 from nalu_ray.results.analysis.cells import Cell, measured
 from nalu_ray.results.analysis.curves import Curve, Panel, Points
 from nalu_ray.results.analysis.selection import observe, references, runs_of
@@ -100,8 +100,8 @@ class _Points:
 def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per setting that has the field, with its line, panel and x as texts."""
     settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
-    settings[_LINE] = stored_column(settings, spec.lines.field)
-    settings[_PANEL] = "" if spec.panels is None else stored_column(settings, spec.panels.field)
+    settings[_LINE] = axis_column(settings, spec.lines)
+    settings[_PANEL] = "" if spec.panels is None else axis_column(settings, spec.panels)
     if spec.swept not in settings:
         return settings.assign(**{_X: ""}).head(0)
     settings[_X] = [in_full(value) for value in settings[spec.swept].astype(object)]

@@ -10,8 +10,17 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis.axes import Heading, headings, setting_labels, stored_column
+from nalu_ray.results.analysis.axes import (
+    Heading,
+    axis_column,
+    base_key,
+    headings,
+    setting_labels,
+    stored_column,
+)
 from nalu_ray.results.analysis.cells import Cell, measured, reference
+from nalu_ray.results.analysis.constants import CONSTANT, constant_cells, metric_of
+from nalu_ray.results.analysis.constants import HEADING as CONSTANT_HEADING
 from nalu_ray.results.analysis.groups import Sweep, problems
 from nalu_ray.results.analysis.likeness import judged
 from nalu_ray.results.analysis.paired import between, comparable
@@ -99,17 +108,31 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     across: tuple[Heading, ...] = (Heading("", ""),)
     if spec.columns is not None:
         across = headings(spec.columns, settings[_COLUMN])
+    by_column = spec.compared == "columns"
     cells = _measured_cells(spec, frame, settings, down, across)
     if spec.paired_with is not None:
         cells = _with_differences(spec, rows, cells)
     sentence = budget_sentence(_budgets(spec, settings, cells, down, across))
     label = ""
+    constants = constant_cells(
+        spec,
+        frame,
+        settings.set_index("setting_id")[_ROW if by_column else _COLUMN],
+        down if by_column else across,
+    )
+    cells |= {
+        (at, CONSTANT, key) if by_column else (CONSTANT, at, key): cell
+        for (at, key), cell in constants.items()
+    }
+    # after the random model, before the others
+    constant = (CONSTANT_HEADING,) * bool(constants)
+    down, across = (down, (*constant, *across)) if by_column else ((*constant, *down), across)
     if spec.reference is not None:
         random = (Heading(RANDOM, "Random"),)
-        places = (down, random) if spec.compared == "columns" else (random, across)
+        places = (down, random) if by_column else (random, across)
         beside, label = _reference_cells(spec, frame, settings, *places)
         cells |= beside
-        if spec.compared == "columns":
+        if by_column:
             across = (*random, *across)
         else:
             down = (*random, *down)
@@ -128,7 +151,7 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the metrics that matter, without the settings' columns."""
     metrics = {COMPLETED, spec.selection.metric, spec.reference, spec.solved_below}
     for measure in spec.measures.values():
-        metrics |= {measure.metric, measure.relative_to}
+        metrics |= {measure.metric, measure.relative_to, metric_of(measure)}
     here = rows["metric"].isin([metric for metric in metrics if metric])
     return rows.loc[here, [*RUN, "step", "split", "metric", "value", OUTCOME]]
 
@@ -136,10 +159,10 @@ def _wanted(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
 def _settings(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
     """Returns one row per setting, with the keys of its row and column."""
     settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
-    settings[_ROW] = stored_column(settings, spec.rows.field)
+    settings[_ROW] = axis_column(settings, spec.rows)
     settings[_COLUMN] = ""
     if spec.columns is not None:
-        settings[_COLUMN] = stored_column(settings, spec.columns.field)
+        settings[_COLUMN] = axis_column(settings, spec.columns)
     return settings
 
 
@@ -252,7 +275,8 @@ def _problem(spec: TableSpec, row: str, column: str) -> str:
 
 
 def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
-    named, measure = spec.rows.published.get(row, row), spec.measures[key]
+    row, column, measure = base_key(row), base_key(column), spec.measures[key]
+    named = spec.rows.published.get(row, row)
     beside = column if spec.columns is None else spec.columns.published.get(column, column)
     printed = None
     if spec.publication is not None:
@@ -274,15 +298,17 @@ def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell
     groups: dict[tuple[str, str], list[Place]] = {}
     for place, cell in cells.items():
         row, column, key = place
-        is_reference = spec.reference is not None and RANDOM in (row, column)
+        is_reference = not {RANDOM, CONSTANT}.isdisjoint((row, column))
         if cell.value is not None and not is_reference:
             groups.setdefault((_problem(spec, row, column), key), []).append(place)
     marked = dict(cells)
     for (_, key), places in groups.items():
         choose = max if spec.measures[key].highest else min
         best = cells[choose(places, key=lambda place: cells[place].value or 0.0)]
-        # a single cell is not bold, nor one beyond the cap
-        if len(places) > 1 and math.isfinite(best.value or 0.0) and best.text[0] != ">":
+        nothing = spec.measures[key].statistic == "rate" and not best.value
+        # a single cell is not bold, nor one beyond the cap, nor a rate of 0
+        sound = math.isfinite(best.value or 0.0) and best.text[0] != ">"
+        if len(places) > 1 and sound and not nothing:
             for place in places:
                 marked[place] = replace(
                     cells[place], bold=_estimate(cells[place]) == _estimate(best)

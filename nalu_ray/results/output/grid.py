@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nalu_ray.results.analysis.cells import NEVER, Cell, printed
+from nalu_ray.results.analysis.constants import CONSTANT
 from nalu_ray.results.analysis.groups import described
 from nalu_ray.results.analysis.statistics import Interval
 from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Table
@@ -126,6 +127,11 @@ def captions(table: Table) -> tuple[str, ...]:
     if spec.reference:
         of = f" of {table.reference}" if table.reference else ""
         sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
+    if any(heading.key == CONSTANT for heading in (*table.rows, *table.columns)):
+        sentences.append(
+            "Best constant: the one answer that suits the whole set best (its mean for squared "
+            "errors, its median for absolute ones), median over the seeds of one setting."
+        )
     sentences += [text for text in (_given(table), table.budgets, _tuned(table)) if text]
     if any(cell.published for cell in table.cells.values()):
         sentences.append(f"In parentheses: {source(table)}.")
@@ -215,7 +221,8 @@ def statistics(table: Table) -> Plain:
         for row in table.rows
         for column in table.columns
         for key in keys
-        if table.cells[row.key, column.key, key].n and RANDOM not in (row.key, column.key)
+        if table.cells[row.key, column.key, key].n
+        and not {RANDOM, CONSTANT} & {row.key, column.key}
     ]
     columns: dict[str, list[str]] = {table.spec.rows.field: [row.label for row, *_ in keyed]}
     if table.spec.columns is not None:

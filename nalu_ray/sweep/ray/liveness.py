@@ -63,7 +63,7 @@ class RayProcess:
             before, self.since = self.since, self.since or time.monotonic()
             patience = max(self.patience, SILENCE_SECONDS) if self.silent else self.patience
             return before is not None and time.monotonic() - before >= patience
-        self.since = None
+        self.since, self.silent = None, False
         return False
 
     def _greet(self) -> None:

@@ -16,6 +16,7 @@ from nalu_ray.tasks._mnist_series.network import TEST_IMAGES, SeriesNetwork, Ser
 from nalu_ray.tasks._mnist_series.reading import CHUNK, embed, read
 from nalu_ray.tasks._mnist_series.tables import RULE
 from nalu_ray.training.metrics import (
+    constant_errors,
     mean_absolute_error,
     mean_over_examples,
     mean_squared_error,
@@ -87,6 +88,18 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
         for length, pair in parts.items():
             figures |= {f"{name}_{length}": value for name, value in _errors(*pair).items()}
         return figures
+
+    def references(
+        self, setting: SeriesSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns errors of the best constant; for the test set by length of series."""
+        if split != "test":
+            return constant_errors(batch.targets)
+        return {
+            f"{name}_{length}": value
+            for length, (target, _) in data.by_length(batch.targets, batch.targets).items()
+            for name, value in constant_errors(target).items()
+        }
 
     def curves(
         self, setting: SeriesSetting, split: str, batch: Batch, prediction: Tensor

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams, generator
 from nalu_ray.task import Batch
+from nalu_ray.tasks._recurrent_models import CONTROLS
 from nalu_ray.tasks.language import data as number_words
 from nalu_ray.tasks.language.network import LINEAR, LanguageNetwork, LanguageSetting
 from nalu_ray.training.metrics import (
+    constant_errors,
     mean_absolute_error,
     mean_over_examples,
     mean_squared_error,
@@ -32,6 +34,7 @@ COMBINE = {"last": "final state", "sum": "summed states", "recurrent": "recurren
 MODELS = Axis(
     field="head",
     labels={LINEAR: "LSTM", "nac": "LSTM + NAC", "nalu": "LSTM + NALU"},
+    more={name: f"LSTM + {label}" for name, label in CONTROLS.items()},
     published={LINEAR: "lstm", "nac": "lstm_nac", "nalu": "lstm_nalu"},
 )
 # the paper has one column and does not say how its NAC and NALU combine outputs
@@ -153,6 +156,11 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             "mse": mean_squared_error(prediction, target),
             "exact": mean_over_examples(exact),
         }
+
+    def references(
+        self, setting: LanguageSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        return constant_errors(batch.targets)
 
     def memory(self, setting: LanguageSetting, seeds: int) -> int:
         """Counts the activations of a training step or of the test set."""

@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
+from nalu_ray.errors import did_you_mean
+from nalu_ray.tasks._recurrent_models import CONTROLS
 from nalu_ray.tasks.language.data import VOCABULARY
 from nalu_ray.training.fields import (
     GateInit,
     Init,
-    LayerName,
     MemoryInit,
     Options,
     SupervisedSetting,
     WeightInit,
     starts,
 )
+from nalu_ray.values import Named
 
 Combine = Literal["last", "sum", "recurrent"]
 LINEAR = "none"  # the network without an activation
 
 
+def _heads() -> list[str]:
+    return sorted({*layers.names(), *CONTROLS})
+
+
+def _known_head(name: str) -> str:
+    if name not in _heads():
+        raise ValueError(did_you_mean("head", name, _heads()))
+    return name
+
+
+HeadName = Annotated[str, AfterValidator(_known_head), Named(_heads)]
+
+
 class LanguageSetting(SupervisedSetting):
     """One LSTM and what turns its outputs into a number."""
 
-    head: LayerName = Field(
+    head: HeadName = Field(
         "nalu",
-        description="head over the LSTM: none (linear), nac, nalu or any unit (Table 3)",
+        description="head over the LSTM: none (linear), nac, nalu or any unit (Table 3), or a "
+        "control with a given memory, sum or rnn_identity",
     )
     combine: Combine = Field(
         "recurrent",
@@ -72,7 +88,7 @@ class LanguageSetting(SupervisedSetting):
 
     def built(self) -> Sequence[layers.LayerEntry]:
         recurrent = self.combine == "recurrent"
-        stack = not recurrent or self.head_layers > 1
+        stack = self.head not in CONTROLS and (not recurrent or self.head_layers > 1)
         cell = recurrent and self.head != LINEAR and self.head in layers.cell_names()
         return (
             *((layers.get_cell(self.head),) if cell else ()),
@@ -92,6 +108,10 @@ class LanguageSetting(SupervisedSetting):
         recurrent = self.combine == "recurrent" and self.head != LINEAR
         if recurrent and self.head not in layers.cell_names():
             raise ValueError(f"head={self.head} is not a unit, which combine=recurrent needs")
+        if self.head in CONTROLS and (not recurrent or self.head_layers > 1):
+            raise ValueError(
+                f"head={self.head} is a cell: it needs combine=recurrent and head_layers=1"
+            )
         if self.options and not self.built():
             raise ValueError(f"options must be empty: a recurrent head={self.head} has none")
         return self

@@ -26,7 +26,7 @@ from nalu_ray.tasks.program.network import (
     matching_digits,
     root_mean_square,
 )
-from nalu_ray.training.metrics import mean_over_examples
+from nalu_ray.training.metrics import constant_errors, mean_over_examples
 from nalu_ray.training.supervised import SupervisedTask
 
 SPLITS = {"interpolation": "train", "validation": "validation", "test": "test"}  # Figures 4, 6
@@ -139,6 +139,11 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
             "digits": mean_over_examples(matched),
             "exact": mean_over_examples((matched == 1).float()),
         }
+
+    def references(
+        self, setting: ProgramSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        return {"constant_rmse": constant_errors(batch.targets)["constant_mse"].sqrt()}
 
     def memory(self, setting: ProgramSetting, seeds: int) -> int:
         """Counts the evaluation sets, and the activations of a step over all tokens."""

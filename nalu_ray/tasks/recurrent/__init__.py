@@ -21,9 +21,9 @@ from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
 from nalu_ray.tasks._recurrent_models import MODELS
-from nalu_ray.tasks.recurrent.data import PIECE, pieces, target, whole
+from nalu_ray.tasks.recurrent.data import PIECE, pieces, success_error, target, whole
 from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
-from nalu_ray.training.metrics import mean_squared_error
+from nalu_ray.training.metrics import constant_errors, mean_squared_error
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
@@ -56,6 +56,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             rows=MODELS,
             columns=OPERATIONS,
             measures=RELATIVE,
+            solved_below="solved_mse",
             models="rows",
             paper=PAPER,
             problem=PROBLEM,
@@ -73,8 +74,11 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
                 published={
                     name: f"recurrent_{name}" for name in ("lstm", "rnn_relu", "nac", "nalu")
                 },
+                given=MODELS.given,
+                apart=MODELS.apart,
             ),
             measures=RELATIVE,
+            solved_below="solved_mse",
             paper=PAPER,
             problem=PROBLEM,
         ),
@@ -99,6 +103,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             layout="subrows",
             reference="random_mse",
             reference_by=("reference_hidden",),
+            solved_below="solved_mse",
             models="rows",
             paper=PAPER,
             problem=PROBLEM,
@@ -152,16 +157,23 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
     def references(
         self, setting: RecurrentSetting, split: str, batch: Batch, streams: Streams
     ) -> dict[str, Tensor]:
-        """Returns the error of an untrained LSTM (100 in Table 9)."""
+        """Returns errors of the best constant, of an untrained LSTM (100 in Table 9), of success.
+
+        The success threshold is of the extrapolation set only.
+        """
+        errors = constant_errors(batch.targets)
         if split == "train":
-            return {}
+            return errors
+        if split == "extrapolation":
+            again = streams.fork(split)
+            errors["solved_mse"] = success_error(setting, again).to(batch.targets)
         reference = {"layer": "lstm", "hidden": setting.reference_hidden, "options": {}}
         lstm = setting.model_copy(update=reference)
         inits = [entropy(self.name, seed, "reference") % 2**63 for seed in streams.seeds]
         random = Replicas(lambda: RecurrentNetwork(lstm), inits, batch.targets.device)
         with torch.no_grad():
             prediction = self.predict(random, setting, split, batch, streams)
-        return {"random_mse": mean_squared_error(prediction, batch.targets)}
+        return errors | {"random_mse": mean_squared_error(prediction, batch.targets)}
 
     def memory(self, setting: RecurrentSetting, seeds: int) -> int:
         """Counts training sequences with their activations, and a piece of a long sequence."""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from nalu_ray.seeding import Streams
-from nalu_ray.tasks._operands import OPERATIONS, operands, sections
+from nalu_ray.tasks._operands import OPERATIONS, Sections, operands, sections
+from nalu_ray.tasks._threshold import adding
 from nalu_ray.tasks.recurrent.network import RecurrentSetting
 
 PIECE = 100  # steps of a long sequence that are held at a time
@@ -31,10 +32,25 @@ def pieces(setting: RecurrentSetting, streams: Streams) -> Iterator[Tensor]:
 
 def target(setting: RecurrentSetting, parts: Iterable[Tensor], seeds: Sequence[int]) -> Tensor:
     """Returns y of sequences that are given in pieces of time, (R, N, 1)."""
-    sums = sum(part.sum(2, dtype=torch.float64) for part in parts)
-    assert isinstance(sums, Tensor)
-    shape = (setting.inputs, setting.section, setting.overlap)
-    chosen = sections("recurrent", tuple(seeds), *shape)
+    sums, chosen = over_time(parts), _chosen(setting, seeds)
     shared = len(sums) == 1 < len(seeds)
     y = OPERATIONS[setting.op].apply(*operands(sums, chosen, shared))
     return y.float().unsqueeze(2)
+
+
+def success_error(setting: RecurrentSetting, streams: Streams) -> Tensor:
+    """Returns the error on long sequences below which each seed counts as solved, (R,)."""
+    sums = over_time(pieces(setting, streams))
+    return adding(setting.op, sums, _chosen(setting, streams.seeds))
+
+
+def over_time(parts: Iterable[Tensor]) -> Tensor:
+    """Returns the sums over time of sequences given in pieces, (R, N, inputs) of float64."""
+    sums = sum(part.sum(2, dtype=torch.float64) for part in parts)
+    assert isinstance(sums, Tensor)
+    return sums
+
+
+def _chosen(setting: RecurrentSetting, seeds: Sequence[int]) -> Sections:
+    shape = (setting.inputs, setting.section, setting.overlap)
+    return sections("recurrent", tuple(seeds), *shape)

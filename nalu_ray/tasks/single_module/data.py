@@ -45,7 +45,8 @@ def _draw(
     # quantiles of uniform numbers, within three standard deviations
     uniform = torch.from_numpy(streams.uniform(shape, _BELOW, 1 - _BELOW))
     x = (low + high) / 2 + (high - low) / 6 * torch.special.ndtri(uniform)
-    return x.clamp(low, high).numpy()
+    drawn: FloatArray = x.clamp(low, high).numpy()
+    return drawn
 
 
 def chosen(setting: SingleModuleSetting, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:

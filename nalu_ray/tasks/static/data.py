@@ -1,6 +1,6 @@
 """Sets of the static task, and the error below which a seed counts as solved.
 
-:mod:`nalu_ray.tasks.static.threshold` has the formulas of that error.
+:mod:`nalu_ray.tasks._threshold` has the formulas of that error.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import Tensor
 from nalu_ray import layers
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
+from nalu_ray.tasks import _threshold as threshold
 from nalu_ray.tasks._operands import OPERATIONS, Sections, operands, redraw, sections
-from nalu_ray.tasks.static import threshold
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas

@@ -81,8 +81,8 @@ class PairNetwork(nn.Module):
     def __init__(self, setting: PairSetting) -> None:
         super().__init__()
         self.convnet = DigitReader()
-        shape = (2, setting.hidden, 1, setting.hidden_layers)
         options: dict[str, Any] = dict(setting.options)
+        shape = (2, setting.hidden, 1, setting.hidden_layers)
         self.compute = (
             TrueOperation(setting.op)
             if setting.layer == EXACT

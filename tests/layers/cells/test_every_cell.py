@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from nalu_ray.layers import Cell, State, build_cell, cell_names, get_cell, last
+from nalu_ray.layers import Cell, State, build_cell, get_cell, last
+from tests import distinct
 
 INPUTS, HIDDEN, BATCH, STEPS = 3, 4, 4, 5
 LENGTHS = torch.tensor([STEPS, 0, 2, 1])
@@ -25,7 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "nalu_lstm": {"registers": 3, "view": "sign"},
 }
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-every_cell = pytest.mark.parametrize("name", cell_names())
+every_cell = pytest.mark.parametrize("name", distinct.cells())
 
 
 def make(name: str, seed: int = 0, **options: Any) -> Cell:

@@ -1,4 +1,4 @@
-"""The error below which a seed of the static task counts as solved.
+"""The error below which a seed of static or recurrent arithmetic counts as solved.
 
 It is the error of a model whose operation is exact and whose selecting weights are all off by 1e-5.
 The two rules differ in whether the errors of the weights may cancel.
@@ -19,6 +19,7 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 
 # error of the result, from |a|, |b| and the error of each
 _ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "a": lambda a, b, off_a, off_b: off_a,
     "add": lambda a, b, off_a, off_b: off_a + off_b,
     "sub": lambda a, b, off_a, off_b: off_a + off_b,
     "mul": lambda a, b, off_a, off_b: a * off_b + b * off_a + off_a * off_b,
@@ -28,6 +29,7 @@ _ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
 }
 # magnitude to which float32 rounds: the sum of the parts for add and sub
 _MAGNITUDES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "a": lambda a, b: a,
     "add": torch.add,
     "sub": torch.add,
     "mul": torch.mul,
@@ -51,6 +53,7 @@ def adding(op: str, x: Tensor, chosen: Sections) -> Tensor:
 
     The operation itself is exact, so the result is off by
 
+    * a: d_a;
     * add, sub: d_a + d_b = e S;
     * mul: (|a| + d_a) (|b| + d_b) - |a b|;
     * div: |a / b| - (|a| - d_a) / (|b| + d_b);
@@ -59,9 +62,13 @@ def adding(op: str, x: Tensor, chosen: Sections) -> Tensor:
 
     An error below float32's precision of the result counts as that precision.
 
+    A sequence counts by its sums over time: a selecting weight is the same at every step, so it is
+    off by e times the sum of what it selects. The recurrence is exact. Were it off by e as well,
+    T steps would multiply that, and the bound would loosen with the length it is to test.
+
     Args:
-        op: one of ``add sub mul div square sqrt``.
-        x: (R, N, inputs), the examples of R seeds.
+        op: one of ``a add sub mul div square sqrt``.
+        x: (R, N, inputs), the examples of R seeds, or the sums over time of their sequences.
         chosen: the elements of a and of b.
 
     Returns:

@@ -1,0 +1,23 @@
+"""Names of the registry of which each stands for another module: what is tested at length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nalu_ray import layers
+from nalu_ray.layers.cells.unit_cell import UnitFactory
+
+
+def cells() -> list[str]:
+    """Returns the names of cells, one per class: the cell of a pair is that of its first unit."""
+    first: dict[Any, str] = {}
+    for name in layers.cell_names():
+        factory = layers.get_cell(name).factory
+        first.setdefault(factory.unit if isinstance(factory, UnitFactory) else factory, name)
+    return list(first.values())
+
+
+def is_pair(name: str) -> bool:
+    """Returns whether a layer's networks are of two classes, each of which has another name."""
+    factory = layers.get(name).factory
+    return isinstance(factory, layers.Stacked) and factory.first is not factory.layer

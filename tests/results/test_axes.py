@@ -1,0 +1,43 @@
+"""Headings of tables and figures."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from nalu_ray.results.analysis.axes import Heading, axis_column, headings
+from nalu_ray.results.specs import Axis
+from nalu_ray.tasks._recurrent_models import MODELS
+
+
+def frame(**columns: list[object]) -> pd.DataFrame:
+    return pd.DataFrame(columns)
+
+
+def test_rows_with_a_given_memory_stand_apart() -> None:
+    settings = frame(
+        layer=["lstm", "nac", "nac", "nalu"], memory_init=[110.0, None, 110.0, float("nan")]
+    )
+    keys = axis_column(settings, MODELS)
+    assert keys.tolist() == ["lstm", "nac", "nac@memory_init", "nalu"]
+    labels = [heading.label for heading in headings(MODELS, keys)]
+    at = labels.index("NAC")
+    assert labels[at : at + 3] == ["NAC", "NAC, memory given", "NALU"]
+
+
+def test_rows_of_a_version_without_the_field_do_not() -> None:
+    keys = axis_column(frame(layer=["nac"]), MODELS)
+    assert keys.tolist() == ["nac"]
+    assert "NAC, memory given" not in {heading.label for heading in headings(MODELS, keys)}
+
+
+def test_a_value_without_a_place_of_its_own_may_stand_apart_too() -> None:
+    axis = Axis(field="layer", more={"b": "B"}, apart={"m": {"b": "B, given"}})
+    assert headings(axis, ["b@m"]) == (Heading("b@m", "B, given"),)
+    assert [h.label for h in headings(axis, ["b@m", "b", "a"])] == ["a", "B", "B, given"]
+
+
+def test_the_controls_are_last() -> None:
+    assert [h.label for h in headings(MODELS, [])][-2:] == [
+        "sum (control)",
+        "RNN, identity (control)",
+    ]
