@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from nalu_ray.results.analysis.selection import Runs
 from nalu_ray.results.analysis.statistics import upper_mean_limit
@@ -19,9 +20,7 @@ FAILED = 10.0  # times the median selector: a reference run beyond it has failed
 FEWEST = 3  # of two, the limit is 22 standard deviations above the mean
 
 
-def judged(
-    runs: Runs, logged: pd.DataFrame, reference: np.ndarray[tuple[int], np.dtype[np.intp]]
-) -> Runs:
+def judged(runs: Runs, logged: pd.DataFrame, reference: NDArray[np.intp]) -> Runs:
     """Returns the runs with the limit that the reference's runs give, and the step below it.
 
     The reference is the setting with the best median selector among its runs. It gives no limit

@@ -116,7 +116,8 @@ class ImageReader(nn.Module):
         if index is not None:
             pooled: Tensor = self.convnet(images)[index]
             return pooled
-        features: Tensor = self.convnet(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+        flat: Tensor = self.convnet(images.flatten(0, 1))
+        features: Tensor = flat.unflatten(0, images.shape[:2])
         return features
 
 

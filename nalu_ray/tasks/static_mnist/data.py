@@ -75,9 +75,8 @@ def blank(setting: PairSetting, streams: Streams) -> Batch:
 
 
 def _result(op: PairOperation, digits: Tensor) -> Tensor:
-    a, b = digits.double().split(1, -1)
-    result: Tensor = a * b if op == "mul" else a / b
-    return result
+    a, b = digits.double()[..., :1], digits.double()[..., 1:]
+    return a * b if op == "mul" else a / b
 
 
 def _images_of(digits: Tensor, part: mnist.Digits, streams: Streams) -> Tensor:
@@ -87,7 +86,8 @@ def _images_of(digits: Tensor, part: mnist.Digits, streams: Streams) -> Tensor:
     starts = counts.cumsum(0) - counts
     # even to one in a hundred thousand
     drawn = torch.from_numpy(streams.integers(digits.shape[1:], 0, 2**31))
-    return order[starts[digits] + drawn % counts[digits]]
+    index: Tensor = order[starts[digits] + drawn % counts[digits]]
+    return index
 
 
 def _kept(setting: PairSetting, streams: Streams) -> tuple[Tensor, ...]:

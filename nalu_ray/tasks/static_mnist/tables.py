@@ -32,16 +32,14 @@ CAPTION = (
     "convnet learns under the true operation."
 )
 
+RIGHT = (
+    "{op} of two MNIST digits: right results and digits read right (%). A product is right if it "
+    "rounds to the true one, a quotient if times the divisor it rounds to the dividend."
+)
+
 
 def tables() -> tuple[TableSpec, ...]:
     """Returns the table of errors, and that of shares of right results and digits."""
-    common = {
-        "rows": MODELS,
-        "layout": "columns",
-        "selection": RULE,
-        "problem": PROBLEM,
-        "words": WORDS,
-    }
     errors = {
         f"mse_{split}": Measure(
             metric="mse", split=split, label=f"{label}: MSE", format=".3g", statistic="median"
@@ -62,17 +60,24 @@ def tables() -> tuple[TableSpec, ...]:
         if split != "validation"
     }
     return (
-        TableSpec(
-            name="static_mnist", caption=CAPTION, measures=errors, solved_like=EXACT, **common
-        ),
-        TableSpec(
-            name="static_mnist_right",
-            caption="{op} of two MNIST digits: right results and digits read right (%). A product "
-            "is right if it rounds to the true one, a quotient if times the divisor it rounds to "
-            "the dividend.",
-            measures=shares,
-            **common,
-        ),
+        _table("static_mnist", CAPTION, errors, solved_like=EXACT),
+        _table("static_mnist_right", RIGHT, shares),
+    )
+
+
+def _table(
+    name: str, caption: str, measures: dict[str, Measure], solved_like: str | None = None
+) -> TableSpec:
+    return TableSpec(
+        name=name,
+        caption=caption,
+        rows=MODELS,
+        measures=measures,
+        layout="columns",
+        selection=RULE,
+        solved_like=solved_like,
+        words=WORDS,
+        problem=PROBLEM,
     )
 
 
