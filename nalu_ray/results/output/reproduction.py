@@ -9,7 +9,7 @@ from nalu_ray.results import published
 from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Entry, entries
 from nalu_ray.results.analysis.table import Table
 
-_HEAD = ("row", "column", "test", "published", "ours", "verdict", "given by hand", "preset")
+_HEAD = ("row", "column", "test", "published", "ours", "verdict", "our model", "preset")
 
 
 def page(tables: Iterable[Table]) -> str:
@@ -29,7 +29,8 @@ def page(tables: Iterable[Table]) -> str:
         "# Reproduction\n",
         "Every number of the paper's tables beside ours. Made from stored rows by "
         "`python -m nalu_ray.report --reproduction`; no number is written by hand. "
-        "Ours is the selected run, as in the tables; smoke runs do not count.\n",
+        "Ours is the selected run, as in the tables; smoke runs do not count. Where several of our "
+        "rows stand for one of the paper's, each has its line.\n",
         f"The rule: {RULE}\n",
         _lines(("table", *VERDICTS), summary),
         *(_section(number, of) for number, of in judged.items()),
