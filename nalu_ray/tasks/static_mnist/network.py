@@ -83,7 +83,6 @@ class PairNetwork(nn.Module):
         self.convnet = DigitReader()
         options: dict[str, Any] = dict(setting.options)
         shape = (2, setting.hidden, 1, setting.hidden_layers)
-        options: dict[str, Any] = dict(setting.options)
         self.compute = (
             TrueOperation(setting.op)
             if setting.layer == EXACT
