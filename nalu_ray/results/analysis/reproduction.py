@@ -24,7 +24,7 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class Judged:
     """One published number.
 
     Attributes:
@@ -46,7 +46,7 @@ class Entry:
     given: str = ""
 
 
-def entries(number: int, tables: Iterable[Table]) -> list[Entry]:
+def entries(number: int, tables: Iterable[Table]) -> list[Judged]:
     """Judges all numbers of a published table, in the order in which it prints them.
 
     Args:
@@ -54,12 +54,12 @@ def entries(number: int, tables: Iterable[Table]) -> list[Entry]:
         tables: filled ones, in order of preference; those of smoke runs, and those without this
             number, are left out.
     """
-    of_place: dict[Place, list[Entry]] = {}
+    of_place: dict[Place, list[Judged]] = {}
     for table in tables:
         smoke = table.sweep is not None and table.sweep.preset == SMOKE
         if table.spec.number != number or smoke:
             continue
-        here: dict[Place, list[Entry]] = {}
+        here: dict[Place, list[Judged]] = {}
         for (row, column, key), cell in table.cells.items():
             if cell.published is not None:
                 place = printed_place(table.spec, row, column, key)
@@ -73,7 +73,7 @@ def entries(number: int, tables: Iterable[Table]) -> list[Entry]:
         entry
         for row, column, split, text in columns
         for entry in of_place.get(
-            (row, column, split), [Entry((row, column, split), text, "", "", MISSING)]
+            (row, column, split), [Judged((row, column, split), text, "", "", MISSING)]
         )
     ]
 
@@ -111,18 +111,18 @@ def _agrees(measure: Measure, cell: Cell, printed: published.Published) -> bool:
     return abs(value - target) <= rounding * (1 + 1e-9) or low <= value <= high
 
 
-def _told_apart(judged: list[Entry]) -> list[Entry]:
+def _told_apart(judged: list[Judged]) -> list[Judged]:
     """Leaves out labels that nothing needs: of the only row, unless it was given something."""
     return judged if len(judged) > 1 else [replace(e, label=e.given) for e in judged]
 
 
-def _judged(table: Table, at: Place, place: Place, cell: Cell) -> Entry:
+def _judged(table: Table, at: Place, place: Place, cell: Cell) -> Judged:
     row, column, key = at
     labels = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
     given = [labels[name] for name in (row, column) if "@" in name]
     shown = [labels[name] for name in (row, column) if name]
     found = cell.value is not None
-    return Entry(
+    return Judged(
         place=place,
         printed=cell.published.text if cell.published else "",
         ours=cell.text if found else "",

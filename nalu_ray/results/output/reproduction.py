@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Entry, entries
+from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Judged, entries
 from nalu_ray.results.analysis.table import Table
 
 _HEAD = ("row", "column", "test", "published", "ours", "verdict", "our model", "preset")
@@ -38,7 +38,7 @@ def page(tables: Iterable[Table]) -> str:
     return "\n".join(parts)
 
 
-def _section(number: int, of: Sequence[Entry]) -> str:
+def _section(number: int, of: Sequence[Judged]) -> str:
     lines = [
         (*entry.place, entry.printed, entry.ours, entry.verdict, entry.label, entry.sweep)
         for entry in of
