@@ -9,7 +9,7 @@
 
 One line per setting, named by the fields that vary: the exact share on trained T, then reward and
 time of arrival (never = the time limit) at some T, with greedy actions; means over seeds with 95 %
-bootstrap intervals. ``--exact 0.97`` leaves out seeds that did not master training, so that the
+t intervals. ``--exact 0.97`` leaves out seeds that did not master training, so that the
 comparison is between equally trained agents.
 """
 
@@ -17,21 +17,16 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
 import pandas as pd
-from scipy.stats import bootstrap
 
+from nalu_ray.results.analysis.statistics import mean_interval
 from nalu_ray.results.store.rows import COLUMNS
 from nalu_ray.results.store.store import Store
 
 
 def interval(values: pd.Series, places: int) -> str:
     """Returns ``mean [low, high]``."""
-    low = high = float(values.iloc[0])
-    if values.nunique() > 1:
-        rng = np.random.default_rng(0)
-        resampled = bootstrap((values,), np.mean, n_resamples=2000, method="percentile", rng=rng)
-        low, high = resampled.confidence_interval
+    low, high = mean_interval(values)
     return f"{values.mean():.{places}f} [{low:.{places}f}, {high:.{places}f}]"
 
 

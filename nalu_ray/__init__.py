@@ -1,3 +1,3 @@
 """Neural arithmetic and numerical extrapolation on Ray: every experiment from one command."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nalu_ray.command.words import Exit, Parser, guarded
 from nalu_ray.errors import ConfigError, did_you_mean
-from nalu_ray.results.output import leaderboard
+from nalu_ray.results.output import leaderboard, reproduction
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, present
@@ -87,6 +87,12 @@ def _parser() -> Parser:
     add(
         "--html", action="store_true", help="write one page, report.html, instead of separate files"
     )
+    add(
+        "--reproduction",
+        action="store_true",
+        help="write one page, reproduction.md, instead: every number of the paper, and whether the "
+        "stored rows reproduce it",
+    )
     return parser
 
 
@@ -102,6 +108,10 @@ def _report(arguments: argparse.Namespace) -> int:
         tasks = [stored.with_published(values) for stored in tasks]
     uri = "://" in arguments.out
     target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
+    if arguments.reproduction:
+        shown = [table for stored in tasks for table in stored.tables]
+        print(count([write_text(target / "reproduction.md", reproduction.page(shown))], target))
+        return Exit.DONE
     form: str | None = arguments.format
     written: list[Path] = []
     for stored in tasks:

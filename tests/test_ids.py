@@ -13,7 +13,6 @@ from pydantic import Field
 
 from nalu_ray import registry, tune
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.presets import expand, sweep_of
 from nalu_ray.task import Setting, added, values_before
 
 DATA = Path(__file__).parent / "data"
@@ -22,10 +21,11 @@ FOLDER = DATA / "results_0_1"
 
 
 @pytest.mark.parametrize("known", IDS, ids=lambda known: f"{known['task']}-{known['preset']}")
-def test_settings_of_the_presets_keep_their_ids(known: dict[str, Any]) -> None:
-    task = registry.task(known["task"])
-    points = expand(sweep_of(task).presets[known["preset"]], task.setting_type, {})
-    assert {*known["ids"]} - {point.setting.id for point in points} == set()
+def test_settings_of_earlier_presets_keep_their_ids(known: dict[str, Any]) -> None:
+    # presets may change; a setting that was once stored is found by the same id
+    setting_type = registry.task(known["task"]).setting_type
+    for sid, values in known["ids"].items():
+        assert setting_type.model_validate(values).id == sid, values
 
 
 @pytest.mark.parametrize("name", ["identity", "static"])

@@ -11,10 +11,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 from matplotlib.colors import to_hex
 
-from nalu_ray.results.analysis.curves import Curve, mean_band, panels
+from nalu_ray.results.analysis.curves import Curve, panels
 from nalu_ray.results.analysis.statistics import median_interval
 from nalu_ray.results.output import figures
 from nalu_ray.results.specs import Axis, FigureSpec
@@ -73,16 +72,14 @@ def test_relative_to_the_median_over_seeds() -> None:
     assert curve.middle.tolist() == [37.5, 75.0]  # 100 * 3 / 8, 100 * 6 / 8
 
 
-def test_the_band_is_the_bootstrap_of_the_mean() -> None:
-    """SciPy draws the same resamples; where two draws are interpolated, it differs by a little."""
-    values = np.random.default_rng(1).lognormal(size=(9, 3))
-    low, high = mean_band(values, np.random.default_rng(2), 401)
-    expected = scipy.stats.bootstrap(
-        (values,), np.mean, n_resamples=401, method="percentile", rng=np.random.default_rng(2)
-    )
-    means = np.sort(expected.bootstrap_distribution, axis=1)
-    assert low == pytest.approx(means[:, 10], abs=1e-12)  # the 11th and the 391st of 401
-    assert high == pytest.approx(means[:, 390], abs=1e-12)
+def test_the_band_is_the_t_interval_of_the_mean() -> None:
+    curve = only_curve(spec(), three_seeds())
+    # 1, 2, 6 and 4, 5, 9: s^2 = 7; Student's t with two degrees of freedom, 0.975: 4.302653
+    half = 4.302653 * (7 / 3) ** 0.5
+    assert curve.low.tolist() == pytest.approx([3 - half, 6 - half], rel=1e-6)
+    assert curve.high.tolist() == pytest.approx([3 + half, 6 + half], rel=1e-6)
+    title = figures.draw(spec(), three_seeds()).get_suptitle()
+    assert "band: 95 % t interval" in title.replace("\n", " ")
 
 
 def test_two_sigma_is_the_mean_and_two_standard_deviations_to_each_side() -> None:

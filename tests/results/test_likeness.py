@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 from scipy import stats
 
+from nalu_ray.results.analysis.cells import Cell
 from nalu_ray.results.analysis.groups import Sweep
 from nalu_ray.results.analysis.statistics import student_quantile, upper_mean_limit
-from nalu_ray.results.analysis.table import Cell, build, build_each
+from nalu_ray.results.analysis.table import build, build_each
 from nalu_ray.results.output.grid import captions, statistics_note
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
 from tests.results.samples import frame, run

@@ -14,6 +14,7 @@ from nalu_ray.results.analysis.selection import select
 from nalu_ray.results.analysis.statistics import (
     Interval,
     Rate,
+    mean_interval,
     median_interval,
     success_rate,
     wilson_interval,
@@ -165,3 +166,26 @@ def test_select_finds_each_groups_minimum(rows: list[tuple[int, int, float]]) ->
     }
     got = select(frame, "error", ["group"])
     assert {row.group: (row.error, row.seed) for row in got.itertuples()} == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "mean", "n"),
+    [("normal", 0.0, 3), ("normal", 0.0, 5), ("normal", 0.0, 10), ("uniform", 0.5, 10)],
+)
+def test_the_interval_of_a_mean_covers_it_as_often_as_it_says(
+    shape: str, mean: float, n: int
+) -> None:
+    """A percentile bootstrap of three covers it in 74 %, of five in 83 %."""
+    low, high = mean_interval(getattr(np.random.default_rng(n), shape)(size=(n, 20_000)))
+    assert ((low <= mean) & (mean <= high)).mean() == pytest.approx(0.95, abs=0.02)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=20), st.sampled_from([0.8, 0.95]))
+def test_the_interval_of_a_mean_is_scipys(values: list[float], level: float) -> None:
+    low, high = mean_interval(values, level)
+    half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.5 + level / 2, len(values) - 1)
+    assert (low, high) == pytest.approx((np.mean(values) - half, np.mean(values) + half), abs=1e-9)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert np.isnan(mean_interval([[1.0, 2.0]])).all()

@@ -9,18 +9,15 @@ import torch
 from torch import nn
 
 from nalu_ray.data import mnist
-from nalu_ray.registry import task as by_name
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
-from nalu_ray.tasks.static_mnist import PairTask
+from nalu_ray.tasks.static_mnist import TASK
 from nalu_ray.tasks.static_mnist.data import SETS, folds, images, pairs_of
 from nalu_ray.tasks.static_mnist.network import DigitReader, PairNetwork, PairSetting, TrueOperation
 from nalu_ray.tasks.static_mnist.tables import MODELS
 from nalu_ray.training.replicas import Replicas
 
-TASK = by_name("static_mnist")
-assert isinstance(TASK, PairTask)
 SEEDS = (0, 13)
 every_operation = pytest.mark.parametrize("op", ["mul", "div"])
 
@@ -172,8 +169,8 @@ def test_settings_say_what_has_no_effect() -> None:
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "smoke"])
 @every_operation
 def test_presets_have_a_reference_and_models_with_labels(preset: str, op: str) -> None:
-    points = expand(load_sweep(TASK.name).presets[preset], PairSetting, {})
-    chosen: Any = [point for point in points if point.setting.op == op]  # type: ignore[attr-defined]
+    points: Any = expand(load_sweep(TASK.name).presets[preset], PairSetting, {})
+    chosen: Any = [point for point in points if point.setting.op == op]
     assert {point.setting.layer for point in chosen} <= set(MODELS.labels)
     (reference,) = (point for point in chosen if point.setting.layer == "exact")
     assert len(reference.seeds) >= 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,12 +10,11 @@ import pandas as pd
 
 from nalu_ray.results.analysis import selection
 from nalu_ray.results.analysis.axes import Heading, axis_column, headings
-from nalu_ray.results.analysis.statistics import Floats, median_interval
+from nalu_ray.results.analysis.statistics import Floats, mean_interval, median_interval
 from nalu_ray.results.analysis.text import budgets
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.rows import RUN
 
-RESAMPLES = 1000
 _LINE, _PANEL = "_line", "_panel"
 
 Points = tuple[tuple[float, float], ...]
@@ -92,29 +90,6 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     return tuple(drawn_panels)
 
 
-def mean_band(values: Floats, rng: np.random.Generator, resamples: int) -> tuple[Floats, Floats]:
-    """95 % percentile bootstrap of the mean, all points at once.
-
-    Whole seeds are drawn, and one matrix product serves every point. The resamples are those of
-    :func:`scipy.stats.bootstrap`; the ends are two of the means, not interpolated.
-
-    Args:
-        values: (seeds, P), finite.
-        rng: the only source of randomness.
-        resamples: how many data sets are drawn.
-
-    Returns:
-        Lower and upper ends, (P,) each.
-    """
-    seeds = len(values)
-    drawn = [rng.integers(seeds, size=seeds) for _ in range(resamples)]
-    counts = np.array([np.bincount(draw, minlength=seeds) for draw in drawn])
-    means = counts @ values / seeds
-    tails = [0.5 - 0.95 / 2, 0.5 + 0.95 / 2]
-    low, high = np.quantile(means, tails, axis=0, method="inverted_cdf")
-    return low, high
-
-
 def _one_setting(piece: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     known = scores.loc[sorted(piece["setting_id"].unique())]
     if known.empty:
@@ -151,12 +126,12 @@ def _curve(spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float) -
         )
     else:
         values = values[np.isfinite(values).all(axis=1)]
-        middle, low, high = _mean(values, spec, line)
+        middle, low, high = _mean(values, spec)
     x = wide.columns.to_numpy(np.float64)
     return Curve(line, x, middle, low, high, len(values), stored)
 
 
-def _mean(values: Floats, spec: FigureSpec, line: Heading) -> tuple[Floats, Floats, Floats]:
+def _mean(values: Floats, spec: FigureSpec) -> tuple[Floats, Floats, Floats]:
     """Mean and band, (P,) each, of finite values, (seeds, P); NaN without seeds."""
     if not len(values):
         nothing = np.full(values.shape[1], np.nan)
@@ -166,6 +141,4 @@ def _mean(values: Floats, spec: FigureSpec, line: Heading) -> tuple[Floats, Floa
         # one seed has no spread that could be known
         half = 2 * values.std(axis=0, ddof=1) if len(values) > 1 else np.full_like(middle, np.nan)
         return middle, middle - half, middle + half
-    rng = np.random.default_rng(zlib.crc32(f"{spec.name} {line.key}".encode()))
-    low, high = mean_band(values, rng, RESAMPLES)
-    return values.mean(axis=0), low, high
+    return values.mean(axis=0), *mean_interval(values)

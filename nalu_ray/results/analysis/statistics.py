@@ -106,6 +106,30 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(float(np.median(ordered)), low, high, 1 - below / 2 ** (n - 1))
 
 
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
+    """Intervals of means over few seeds, mean -+ t s / sqrt(n), of normal values.
+
+    t is Student's quantile with n - 1 degrees of freedom. Chosen over the percentile bootstrap,
+    whose intervals cover the mean of three normal values in three cases of four only. Of three
+    uniform values, this one covers it in 92 % instead of 95.
+
+    Args:
+        values: (n, ...), finite; one interval over the first axis for each of the others.
+
+    Returns:
+        Lower and upper ends, (...,) each; NaN for one value, which has no spread.
+    """
+    _check_confidence(confidence)
+    data = _without_nan(values)
+    n = len(data)
+    if n < 2:
+        unknown = np.full(data.shape[1:], np.nan)
+        return unknown, unknown
+    t = student_quantile(0.5 + confidence / 2, n - 1)
+    middle, half = data.mean(axis=0), t * data.std(axis=0, ddof=1) / sqrt(n)
+    return middle - half, middle + half
+
+
 def upper_mean_limit(values: ArrayLike, confidence: float = 0.99) -> float:
     """One-sided upper confidence limit of a mean, mean + t s / sqrt(n), of normal values.
 

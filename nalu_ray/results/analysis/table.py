@@ -274,22 +274,29 @@ def _problem(spec: TableSpec, row: str, column: str) -> str:
     return row if spec.compared == "columns" else column
 
 
-def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
+def printed_place(spec: TableSpec, row: str, column: str, key: str) -> Place:
+    """Returns row, column and split under which the paper's table prints a cell."""
     row, column, measure = base_key(row), base_key(column), spec.measures[key]
     named = spec.rows.published.get(row, row)
-    beside = column if spec.columns is None else spec.columns.published.get(column, column)
+    if spec.columns is not None:
+        return named, spec.columns.published.get(column, column), key
+    return named, *(measure.published or (key, measure.split))
+
+
+def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
+    named, beside, split = printed_place(spec, row, column, key)
     printed = None
     if spec.publication is not None:
+        beside = beside if spec.columns else base_key(column)
         printed = spec.publication.lookup(named, beside, key)
     elif spec.number is not None:
-        place = (beside, key) if spec.columns else measure.published or (key, measure.split)
-        printed = published.lookup(spec.number, named, *place)
+        printed = published.lookup(spec.number, named, beside, split)
     if printed is None:
         return None
-    text = printed.text
+    text, measure = printed.text, spec.measures[key]
     if measure.published_scale != 1:
         text += f"; {number(printed.value * measure.published_scale, measure.format)}"
-    doubted = (row, column or key) in spec.doubtful
+    doubted = (base_key(row), base_key(column) or key) in spec.doubtful
     return replace(printed, text=text + DOUBTED * doubted)
 
 

@@ -199,7 +199,7 @@ def _about(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> str:
     drawn: list[Curve] = [curve for panel in drawn_panels for curve in panel.curves]
     low, high = min(c.seeds for c in drawn), max(c.seeds for c in drawn)
     count = f"{low}" if low == high else f"{low} to {high}"
-    middle, band = str(spec.statistic), "95 % bootstrap interval"
+    middle, band = str(spec.statistic), "95 % t interval"
     if spec.statistic == "two_sigma":
         middle, band = "mean", "two standard deviations over seeds"
     elif spec.statistic == "rate":

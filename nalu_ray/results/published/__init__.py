@@ -80,6 +80,15 @@ def lookup(table: int, row: str, column: str, split: str) -> Published | None:
     return _index(_checked(table)).get((row, column, split))
 
 
+@cache
+def reasons() -> dict[int, str]:
+    """Why our numbers of each table may differ from the printed ones, one sentence a table."""
+    resource = files("nalu_ray.results") / "published" / "reasons.csv"
+    with resource.open(encoding="utf-8") as lines:
+        frame = pd.read_csv(lines)
+    return dict(zip(frame["table"].astype(int), frame["reason"], strict=True))
+
+
 def _checked(table: int) -> int:
     if table not in TABLES:
         allowed = f"{TABLES[0]}..{TABLES[-1]}"

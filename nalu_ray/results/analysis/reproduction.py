@@ -1,0 +1,125 @@
+"""Every number of the paper's tables, and whether stored rows reproduce it, by one rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nalu_ray.results import published
+from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.groups import SMOKE
+from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Place, Table, printed_place
+from nalu_ray.results.specs import Measure
+
+REPRODUCED, BETTER, WORSE = "reproduced", "better", "worse"
+MISSING, IMPOSSIBLE = "not reproduced", "cannot be"
+VERDICTS = (REPRODUCED, BETTER, WORSE, MISSING, IMPOSSIBLE)
+FACTOR = 1.1
+RULE = (
+    f"{REPRODUCED}: prints as the published number does, or is within a factor of {FACTOR} of it; "
+    f"{BETTER} or {WORSE}: by more than that; {MISSING}: no finite number is stored, or a random "
+    f"model's is on another scale; {IMPOSSIBLE}: the published number contradicts another one."
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One published number.
+
+    Attributes:
+        place: row, column and split, as :mod:`nalu_ray.results.published` names them.
+        printed: the published number; with what it is compared with, where that differs.
+        ours: our number as printed; empty if none is stored.
+        label: our row or column, where several stand for one of the paper's: given by hand.
+        verdict: one of ``VERDICTS``.
+        sweep: the preset of our number.
+    """
+
+    place: Place
+    printed: str
+    ours: str
+    label: str
+    verdict: str
+    sweep: str = ""
+
+
+def entries(number: int, tables: Iterable[Table]) -> list[Entry]:
+    """Judges all numbers of a published table, in the order in which it prints them.
+
+    Args:
+        number: of the table, 1 to 11.
+        tables: filled ones, in order of preference; those of smoke runs, and those without this
+            number, are left out.
+    """
+    of_place: dict[Place, list[Entry]] = {}
+    for table in tables:
+        smoke = table.sweep is not None and table.sweep.preset == SMOKE
+        if table.spec.number != number or smoke:
+            continue
+        here: dict[Place, list[Entry]] = {}
+        for (row, column, key), cell in table.cells.items():
+            if cell.published is not None:
+                place = printed_place(table.spec, row, column, key)
+                here.setdefault(place, []).append(_judged(table, (row, column, key), place, cell))
+        for place, judged in here.items():
+            known = of_place.get(place, [])
+            if not any(entry.ours for entry in known):
+                of_place[place] = [e for e in judged if e.ours] or judged[:1]
+    frame = published.load(number)
+    columns = zip(frame["row"], frame["column"], frame["split"], frame["text"], strict=True)
+    return [
+        entry
+        for row, column, split, text in columns
+        for entry in of_place.get(
+            (row, column, split), [Entry((row, column, split), text, "", "", MISSING)]
+        )
+    ]
+
+
+def verdict(measure: Measure, cell: Cell, *, random: bool = False) -> str:
+    """Judges one cell that has a published value, by ``RULE``.
+
+    Args:
+        measure: the number, whose ``better`` says which side of the published one is better.
+        cell: ours, with the published value.
+        random: whether it is a random model's, which is neither better nor worse.
+    """
+    printed = cell.published
+    assert printed is not None
+    if DOUBTED in printed.text:
+        return IMPOSSIBLE
+    if cell.value is None or not math.isfinite(cell.value):
+        return MISSING
+    if _agrees(measure, cell, printed):
+        return REPRODUCED
+    if random:
+        return MISSING
+    target = printed.value * measure.published_scale
+    return BETTER if (cell.value > target) == measure.highest else WORSE
+
+
+def _agrees(measure: Measure, cell: Cell, printed: published.Published) -> bool:
+    value, target = cell.value or 0.0, printed.value * measure.published_scale
+    if printed.qualifier:
+        return value <= target if printed.qualifier == "<" else value >= target
+    # half a unit of the last digit that is printed
+    digits = len(printed.text.partition("%")[0].partition(";")[0].partition(".")[2])
+    rounding = 0.5 * 10.0**-digits * measure.published_scale
+    low, high = sorted((target / FACTOR, target * FACTOR))
+    return abs(value - target) <= rounding * (1 + 1e-9) or low <= value <= high
+
+
+def _judged(table: Table, at: Place, place: Place, cell: Cell) -> Entry:
+    row, column, key = at
+    labels = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
+    apart = [labels[name] for name in (row, column) if "@" in name]
+    found = cell.value is not None
+    return Entry(
+        place=place,
+        printed=cell.published.text if cell.published else "",
+        ours=cell.text if found else "",
+        label=", ".join(apart),
+        verdict=verdict(table.spec.measures[key], cell, random=RANDOM in (row, column)),
+        sweep=table.sweep.label if found and table.sweep else "",
+    )

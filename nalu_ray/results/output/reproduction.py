@@ -1,0 +1,54 @@
+"""The page that says of every number of the paper whether stored rows reproduce it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from nalu_ray.results import published
+from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Entry, entries
+from nalu_ray.results.analysis.table import Table
+
+_HEAD = ("row", "column", "test", "published", "ours", "verdict", "given by hand", "preset")
+
+
+def page(tables: Iterable[Table]) -> str:
+    """Renders all eleven tables as Markdown.
+
+    Args:
+        tables: the filled tables of every stored task; those of the paper have a number.
+    """
+    known = list(tables)
+    judged = {number: entries(number, known) for number in published.TABLES}
+    counts = {number: Counter(entry.verdict for entry in of) for number, of in judged.items()}
+    summary = [
+        (f"[{number}](#table-{number})", *(str(counts[number][verdict]) for verdict in VERDICTS))
+        for number in judged
+    ]
+    parts = [
+        "# Reproduction\n",
+        "Every number of the paper's tables beside ours. Made from stored rows by "
+        "`python -m nalu_ray.report --reproduction`; no number is written by hand. "
+        "Ours is the selected run, as in the tables; smoke runs do not count.\n",
+        f"The rule: {RULE}\n",
+        _lines(("table", *VERDICTS), summary),
+        *(_section(number, of) for number, of in judged.items()),
+    ]
+    return "\n".join(parts)
+
+
+def _section(number: int, of: Sequence[Entry]) -> str:
+    lines = [
+        (*entry.place, entry.printed, entry.ours, entry.verdict, entry.label, entry.sweep)
+        for entry in of
+    ]
+    return f"## Table {number}\n\n{published.reasons()[number]}\n\n{_lines(_HEAD, lines)}"
+
+
+def _lines(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("<", r"\<").replace("|", r"\|")

@@ -1,0 +1,89 @@
+"""The verdicts on the paper's numbers, from sample rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nalu_ray.results import published
+from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.groups import Sweep
+from nalu_ray.results.analysis.reproduction import VERDICTS, entries, verdict
+from nalu_ray.results.analysis.table import build
+from nalu_ray.results.output.reproduction import page
+from nalu_ray.results.published import Published
+from nalu_ray.results.specs import Measure
+from tests.results.samples import TABLE_7, frame, mse, run
+
+ERROR = Measure(metric="mse", split="extrapolation", label="E")
+PER_CENT = Measure(metric="accuracy", split="test", label="%", better="higher")
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "text", "wanted"),
+    [
+        (ERROR, 4.0, "4.2", "reproduced"),
+        (ERROR, 4.7, "4.2", "worse"),
+        (ERROR, 3.0, "4.2", "better"),
+        (ERROR, 0.04, "0.0", "reproduced"),
+        (ERROR, 0.06, "0.0", "worse"),
+        (ERROR, 9e-5, "<.0001", "reproduced"),
+        (ERROR, 2e-4, "<.0001", "worse"),
+        (ERROR, 5e4, ">999.9", "reproduced"),
+        (ERROR, 50.0, ">999.9", "better"),
+        (ERROR, float("inf"), "4.2", "not reproduced"),
+        (ERROR, None, "4.2", "not reproduced"),
+        (ERROR, 4.2, "4.2‡", "cannot be"),
+        (PER_CENT, 99.0, "97.6%", "reproduced"),
+        (PER_CENT, 60.0, "97.6%", "worse"),
+        (PER_CENT, 97.6, "60.0%", "better"),
+    ],
+)
+def test_the_rule(measure: Measure, value: float | None, text: str, wanted: str) -> None:
+    number = Published(text, float(text.strip("<>%‡")), text[0] if text[0] in "<>" else "", False)
+    assert verdict(measure, Cell(value=value, text="", published=number)) == wanted
+
+
+def test_half_of_a_doubled_error_is_compared() -> None:
+    halved = ERROR.model_copy(update={"published_scale": 0.5})
+    cell = Cell(value=2.1, text="2.1", published=Published("4.2; 2.1", 4.2, "", False))
+    assert verdict(halved, cell) == "reproduced"
+    assert verdict(halved, replace(cell, value=4.2)) == "worse"
+
+
+def test_a_random_models_error_is_neither_better_nor_worse() -> None:
+    cell = Cell(value=1.0, text="1.0", published=Published("4.2", 4.2, "", False))
+    assert verdict(ERROR, cell, random=True) == "not reproduced"
+
+
+def sample_table(preset: str = "laptop"):  # type: ignore[no-untyped-def]
+    logs = mse({9: 1.0}, {9: 30.0}, random_mse=1000.0)
+    table = build(TABLE_7, frame(run({"layer": "nac", "op": "add"}, 0, logs)))
+    return replace(table, sweep=Sweep(preset))
+
+
+def test_every_number_of_a_table_has_a_verdict_and_equals_the_rows() -> None:
+    judged = entries(7, [sample_table()])
+    assert len(judged) == len(published.load(7))
+    (ours,) = [entry for entry in judged if entry.ours and entry.place[2] == "extrapolation"]
+    assert ours.place == ("add", "nac", "extrapolation")
+    # 30 of 1000, where 0.0 was published
+    assert (ours.printed, ours.ours, ours.verdict, ours.sweep) == ("0.0", "3.0", "worse", "laptop")
+    assert {e.verdict for e in judged if not e.ours} == {"not reproduced"}
+
+
+def test_smoke_runs_reproduce_nothing() -> None:
+    assert {entry.verdict for entry in entries(7, [sample_table("smoke")])} == {"not reproduced"}
+
+
+def test_the_page_counts_every_number_and_says_why() -> None:
+    text = page([sample_table()])
+    assert set(published.reasons()) == set(published.TABLES)
+    for number, reason in published.reasons().items():
+        assert f"## Table {number}\n\n{reason}" in text
+    lines = [line for line in text.splitlines() if line.startswith("| [")]
+    counts = [sum(int(cell) for cell in line.split("|")[2:7]) for line in lines]
+    assert counts == [len(published.load(number)) for number in published.TABLES]
+    assert all(verdict in text for verdict in VERDICTS)
+    assert "| add | nac | extrapolation | 0.0 | 3.0 | worse |  | laptop |" in text
