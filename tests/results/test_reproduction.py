@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
+from nalu_ray import registry
 from nalu_ray.results import published
 from nalu_ray.results.analysis.cells import Cell
 from nalu_ray.results.analysis.groups import Sweep
 from nalu_ray.results.analysis.reproduction import VERDICTS, entries, verdict
-from nalu_ray.results.analysis.table import build
+from nalu_ray.results.analysis.table import RANDOM, build, printed_place
 from nalu_ray.results.output.reproduction import page
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Measure
@@ -87,3 +89,31 @@ def test_the_page_counts_every_number_and_says_why() -> None:
     assert counts == [len(published.load(number)) for number in published.TABLES]
     assert all(verdict in text for verdict in VERDICTS)
     assert "| add | nac | extrapolation | 0.0 | 3.0 | worse |  | laptop |" in text
+
+
+def test_each_number_of_the_paper_has_a_place_in_a_table() -> None:
+    places: dict[int, set[tuple[str, str, str]]] = {number: set() for number in published.TABLES}
+    for name in registry.names():
+        for spec in registry.task(name).specs().tables:
+            down = [*spec.rows.labels, RANDOM]
+            across = [*(spec.columns.labels if spec.columns else [""]), RANDOM]
+            for row, column, key in product(down, across, spec.measures):
+                if spec.number is not None:
+                    places[spec.number].add(printed_place(spec, row, column, key))
+    for number, known in places.items():
+        frame = published.load(number)
+        assert set(zip(frame["row"], frame["column"], frame["split"], strict=True)) <= known
+
+
+def test_a_given_memory_is_named_and_a_row_without_it_has_its_own_line() -> None:
+    (spec,) = [table for table in registry.task("recurrent").specs().tables if table.number == 9]
+    logs = mse({9: 1.0}, {9: 30.0}, random_mse=1000.0)
+    given = run({"layer": "nac", "op": "add", "memory_init": 110.0}, 0, logs)
+    learned = run({"layer": "nac", "op": "add", "memory_init": float("nan")}, 0, logs)
+    for rows, labels in (
+        ([given], ["NAC, memory given"]),
+        ([given, learned], ["NAC, a + b", "NAC, memory given, a + b"]),
+    ):
+        judged = entries(9, [replace(build(spec, frame(*rows)), sweep=Sweep("laptop"))])
+        at = [entry for entry in judged if entry.place == ("nac", "add", "extrapolation")]
+        assert [entry.label for entry in at] == labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nalu_ray.results import published
 from nalu_ray.results.analysis.cells import Cell
@@ -24,14 +24,15 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class Judged:
     """One published number.
 
     Attributes:
         place: row, column and split, as :mod:`nalu_ray.results.published` names them.
         printed: the published number; with what it is compared with, where that differs.
         ours: our number as printed; empty if none is stored.
-        label: our row or column, where several stand for one of the paper's: given by hand.
+        label: our row and column, where several stand for one of the paper's.
+        given: ours as far as it says what it is given by hand.
         verdict: one of ``VERDICTS``.
         sweep: the preset of our number.
     """
@@ -42,9 +43,10 @@ class Entry:
     label: str
     verdict: str
     sweep: str = ""
+    given: str = ""
 
 
-def entries(number: int, tables: Iterable[Table]) -> list[Entry]:
+def entries(number: int, tables: Iterable[Table]) -> list[Judged]:
     """Judges all numbers of a published table, in the order in which it prints them.
 
     Args:
@@ -52,27 +54,26 @@ def entries(number: int, tables: Iterable[Table]) -> list[Entry]:
         tables: filled ones, in order of preference; those of smoke runs, and those without this
             number, are left out.
     """
-    of_place: dict[Place, list[Entry]] = {}
+    of_place: dict[Place, list[Judged]] = {}
     for table in tables:
         smoke = table.sweep is not None and table.sweep.preset == SMOKE
         if table.spec.number != number or smoke:
             continue
-        here: dict[Place, list[Entry]] = {}
+        here: dict[Place, list[Judged]] = {}
         for (row, column, key), cell in table.cells.items():
             if cell.published is not None:
                 place = printed_place(table.spec, row, column, key)
                 here.setdefault(place, []).append(_judged(table, (row, column, key), place, cell))
         for place, judged in here.items():
-            known = of_place.get(place, [])
-            if not any(entry.ours for entry in known):
-                of_place[place] = [e for e in judged if e.ours] or judged[:1]
+            if not any(entry.ours for entry in of_place.get(place, [])):
+                of_place[place] = _told_apart([e for e in judged if e.ours] or judged[:1])
     frame = published.load(number)
     columns = zip(frame["row"], frame["column"], frame["split"], frame["text"], strict=True)
     return [
         entry
         for row, column, split, text in columns
         for entry in of_place.get(
-            (row, column, split), [Entry((row, column, split), text, "", "", MISSING)]
+            (row, column, split), [Judged((row, column, split), text, "", "", MISSING)]
         )
     ]
 
@@ -110,16 +111,23 @@ def _agrees(measure: Measure, cell: Cell, printed: published.Published) -> bool:
     return abs(value - target) <= rounding * (1 + 1e-9) or low <= value <= high
 
 
-def _judged(table: Table, at: Place, place: Place, cell: Cell) -> Entry:
+def _told_apart(judged: list[Judged]) -> list[Judged]:
+    """Leaves out labels that nothing needs: of the only row, unless it was given something."""
+    return judged if len(judged) > 1 else [replace(e, label=e.given) for e in judged]
+
+
+def _judged(table: Table, at: Place, place: Place, cell: Cell) -> Judged:
     row, column, key = at
     labels = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
-    apart = [labels[name] for name in (row, column) if "@" in name]
+    given = [labels[name] for name in (row, column) if "@" in name]
+    shown = [labels[name] for name in (row, column) if name]
     found = cell.value is not None
-    return Entry(
+    return Judged(
         place=place,
         printed=cell.published.text if cell.published else "",
         ours=cell.text if found else "",
-        label=", ".join(apart),
+        label=", ".join(shown),
+        given=", ".join(given),
         verdict=verdict(table.spec.measures[key], cell, random=RANDOM in (row, column)),
         sweep=table.sweep.label if found and table.sweep else "",
     )

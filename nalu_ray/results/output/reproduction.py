@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Entry, entries
+from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Judged, entries
 from nalu_ray.results.analysis.table import Table
 
-_HEAD = ("row", "column", "test", "published", "ours", "verdict", "given by hand", "preset")
+_HEAD = ("row", "column", "test", "published", "ours", "verdict", "our model", "preset")
 
 
 def page(tables: Iterable[Table]) -> str:
@@ -29,7 +29,8 @@ def page(tables: Iterable[Table]) -> str:
         "# Reproduction\n",
         "Every number of the paper's tables beside ours. Made from stored rows by "
         "`python -m nalu_ray.report --reproduction`; no number is written by hand. "
-        "Ours is the selected run, as in the tables; smoke runs do not count.\n",
+        "Ours is the selected run, as in the tables; smoke runs do not count. Where several of our "
+        "rows stand for one of the paper's, each has its line.\n",
         f"The rule: {RULE}\n",
         _lines(("table", *VERDICTS), summary),
         *(_section(number, of) for number, of in judged.items()),
@@ -37,7 +38,7 @@ def page(tables: Iterable[Table]) -> str:
     return "\n".join(parts)
 
 
-def _section(number: int, of: Sequence[Entry]) -> str:
+def _section(number: int, of: Sequence[Judged]) -> str:
     lines = [
         (*entry.place, entry.printed, entry.ours, entry.verdict, entry.label, entry.sweep)
         for entry in of

@@ -38,6 +38,10 @@ SETS = (
     "extrapolation; a and b are sums of {section} inputs each."
 )
 PAPER = {"inputs": "100"}
+RELATIVE = {
+    split: Measure(metric="mse", split=split, label=label, relative_to="random_mse", format=".1f")
+    for split, label in SPLITS.items()
+}
 PRESETS = ("*", f"!{madsen.PRESETS}", f"!{npu.PRESET}")
 ROWS = axis(get_args(StaticOperation))
 COLUMNS = Axis(
@@ -75,12 +79,24 @@ class StaticTask(SupervisedTask[StaticSetting]):
             + SETS,
             rows=ROWS,
             columns=COLUMNS,
-            measures={
-                split: Measure(
-                    metric="mse", split=split, label=label, relative_to="random_mse", format=".1f"
-                )
-                for split, label in SPLITS.items()
-            },
+            measures=RELATIVE,
+            solved_below="solved_mse",
+            paper=PAPER,
+            presets=PRESETS,
+            problem=PROBLEM,
+        ),
+        TableSpec(
+            name="static_summary",
+            number=1,
+            caption="Static half: mean squared error relative to an untrained network. " + SETS,
+            rows=axis(get_args(StaticOperation), others=False),
+            columns=Axis(
+                field="layer",
+                labels={"relu6": "Relu6", "none": "None", "nac": "NAC", "nalu": "NALU"},
+                others=False,
+                published={name: f"static_{name}" for name in ("relu6", "none", "nac", "nalu")},
+            ),
+            measures=RELATIVE,
             solved_below="solved_mse",
             paper=PAPER,
             presets=PRESETS,
