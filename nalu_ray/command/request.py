@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,7 +161,7 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
             # without a sweep, the words are still checked
             asked = sweep or Preset()
             points = expand(asked, task.setting_type, changes.values, changes.seeds)
-            mistakes += [line for point in points for line in _unbuildable(task, point)]
+            mistakes += _unbuildable(task, points)
     if mistakes or task is None or sweep is None or store is None or flags is None:
         raise ConfigError(mistakes)
     resources = sweep.resources.model_copy(update=flags)
@@ -199,15 +199,22 @@ def unknown_preset(name: str | None) -> list[str]:
     return [] if name in shipped else [did_you_mean("preset", str(name), sorted(shipped))]
 
 
-def _unbuildable(task: Task[Any], point: Point) -> list[str]:
-    try:
-        task.check(point.setting)
-    except (TypeError, ValueError) as error:
-        return [printable(error, most=400)]
-    except (MemoryError, OverflowError, RuntimeError) as error:  # impossible size
-        reason = printable(str(error).partition("\n")[0], most=200)
-        return [f"{task.label(point.setting)}: cannot be built: {reason}"]
-    return []
+def _unbuildable(task: Task[Any], points: Sequence[Point]) -> list[str]:
+    """Returns what is wrong with settings; names the first one unless it is wrong with all."""
+    wrong: dict[str, list[str]] = {}
+    for point in points:
+        label = task.label(point.setting)
+        try:
+            task.check(point.setting)
+        except (TypeError, ValueError) as error:
+            wrong.setdefault(printable(error, most=400), []).append(label)
+        except (MemoryError, OverflowError, RuntimeError) as error:  # impossible size
+            reason = printable(str(error).partition("\n")[0], most=200)
+            wrong[f"{label}: cannot be built: {reason}"] = []
+    return [
+        f"{line} (for {labels[0]})" if 0 < len(labels) < len(points) else line
+        for line, labels in wrong.items()
+    ]
 
 
 class _Mistakes(list[str]):

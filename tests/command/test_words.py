@@ -220,6 +220,18 @@ def test_a_mistake_is_told_kindly(
     assert words in "\n".join(err)
 
 
+def test_a_mistake_in_some_settings_names_the_first_of_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "op=add lr=0.5 penalty=sparsity:1 --dry-run"
+    code, _, (error,) = call(capsys, f"static layer=nac,relu,tanh {words}")
+    assert code == Exit.USAGE
+    assert "unknown penalty 'sparsity'" in error
+    assert error.endswith(" (for static relu add lr=0.5)")
+    code, _, (error,) = call(capsys, f"static layer=relu,tanh {words}")
+    assert "(for " not in error
+
+
 def test_a_results_folder_that_cannot_be_written_is_refused(
     fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

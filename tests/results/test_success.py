@@ -168,7 +168,7 @@ def test_every_format_prints_rate_interval_step_and_published_value(form: str) -
 def test_what_stands_below_the_cells() -> None:
     table = build(TABLE, rows())
     said = " ".join(captions(table))
-    assert "the share of seeds of one setting that solved it, with Wilson's 95 % interval" in said
+    assert '"solved in %": the share of seeds of one setting that solved it, with Wilson' in said
     assert "below threshold at the step" in said
     assert "never: by none" in said
     assert "In parentheses: Somebody (2020)." in said

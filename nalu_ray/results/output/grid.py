@@ -11,7 +11,7 @@ from nalu_ray.results.analysis.groups import described
 from nalu_ray.results.analysis.statistics import Interval
 from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Table
 from nalu_ray.results.analysis.text import MISSING, number
-from nalu_ray.results.specs import Measure
+from nalu_ray.results.specs import Measure, TableSpec
 
 PAPER = "Trask et al. (2018)"
 
@@ -105,19 +105,8 @@ def title(table: Table) -> str:
 def captions(table: Table) -> tuple[str, ...]:
     """Returns the sentences that explain a table, the caption first."""
     spec = table.spec
-    statistics = list(dict.fromkeys(measure.statistic for measure in spec.measures.values()))
-    rule = spec.selection.describe()
-    shown = {
-        "selected": f"the run (seed and setting) {rule}",
-        "mean": f"the mean over the seeds of one setting; setting and step {rule}",
-        "median": f"the median over the seeds of one setting; setting and step {rule}",
-        "rate": "the share of seeds of one setting that solved it, with Wilson's 95 % interval; "
-        f"solved: below {spec.threshold} at the step, setting and step {rule}",
-        "solved_at": f"the first logged step below {spec.threshold}, its median over the solved "
-        f"seeds of the setting with the 95 % interval between order statistics; {NEVER}: by none",
-    }
     sentences = [described(spec.caption, table.problem, table.sweep)]
-    sentences.append(f"Ours: {'; or '.join(shown[name] for name in statistics)}; {_seeds(table)}.")
+    sentences.append(f"Ours: {_statistics(spec)}; {_seeds(table)}.")
     relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
     if relative:
         names = ", ".join(sorted(relative))
@@ -139,6 +128,26 @@ def captions(table: Table) -> tuple[str, ...]:
         sentences.append(f"{DOUBTED}: {spec.doubt}.")
     sentences.append("Bold: best of ours, ties included. –: not run.")
     return tuple(sentences)
+
+
+def _statistics(spec: TableSpec) -> str:
+    """Returns what the numbers are; by measure, if the measures differ in it."""
+    rule = spec.selection.describe()
+    shown = {
+        "selected": f"the run (seed and setting) {rule}",
+        "mean": f"the mean over the seeds of one setting; setting and step {rule}",
+        "median": f"the median over the seeds of one setting; setting and step {rule}",
+        "rate": "the share of seeds of one setting that solved it, with Wilson's 95 % interval; "
+        f"solved: below {spec.threshold} at the step, setting and step {rule}",
+        "solved_at": f"the first logged step below {spec.threshold}, its median over the solved "
+        f"seeds of the setting with the 95 % interval between order statistics; {NEVER}: by none",
+    }
+    labels: dict[str, list[str]] = {}
+    for measure in spec.measures.values():
+        labels.setdefault(measure.statistic, []).append(f'"{measure.label}"')
+    if len(labels) == 1:
+        return shown[next(iter(labels))]
+    return ". ".join(f"{', '.join(of)}: {shown[statistic]}" for statistic, of in labels.items())
 
 
 def source(table: Table) -> str:
