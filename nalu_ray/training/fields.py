@@ -26,6 +26,7 @@ SINCE = "0.3.0"
 _OF_ONE_OPTIMISER = {
     "adam_beta2": "adam",
     "adam_eps": "adam",
+    "rmsprop_decay": "rmsprop",
     "momentum": "sgd",
     "weight_decay": "muon",
 }
@@ -109,6 +110,13 @@ class SupervisedSetting(Setting):
     )
     adam_eps: float = added(
         SINCE, 1e-8, gt=0, description="Adam's epsilon, added to the root of the mean of squares"
+    )
+    rmsprop_decay: float = added(
+        SINCE,
+        0.99,
+        ge=0,
+        lt=1,
+        description="decay rate of RMSprop's mean of squared gradients; 0.9 in TensorFlow and Flux",
     )
     penalty: PenaltyTerms = added(
         SINCE,

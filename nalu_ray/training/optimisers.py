@@ -29,6 +29,7 @@ def optimiser(
     *,
     beta2: float = 0.999,
     eps: float = 1e-8,
+    decay: float = 0.99,
     momentum: float = 0.0,
     weight_decay: float = 0.0,
     shapes: Mapping[str, torch.Size] | None = None,
@@ -41,6 +42,7 @@ def optimiser(
         lr: learning rate.
         beta2: Adam's second decay rate.
         eps: Adam's epsilon.
+        decay: RMSprop's decay rate.
         momentum: Nesterov momentum of SGD.
         weight_decay: decoupled weight decay of Muon.
         shapes: shapes of the parameters in a row, by name; Muon needs them.
@@ -51,7 +53,7 @@ def optimiser(
         return SGD([flat], lr=lr, momentum=momentum, nesterov=momentum > 0, fused=True)
     if name == "muon":
         return Muon(flat, shapes or {}, lr, weight_decay)
-    return RMSprop([flat], lr=lr)
+    return RMSprop([flat], lr=lr, alpha=decay)
 
 
 def largest_gradient(name: OptimiserName, dtype: torch.dtype) -> float:

@@ -186,6 +186,7 @@ class SupervisedRun:
             momentum=setting.momentum,
             weight_decay=setting.weight_decay,
             eps=setting.adam_eps,
+            decay=setting.rmsprop_decay,
             shapes=dict(zip(self.replicas.names, self.replicas.shapes, strict=True)),
         )
         self.penalties, self.updates = step_parts(task, setting, self.replicas, self.optimiser)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatch
 
 import pytest
 
@@ -59,7 +60,9 @@ def test_the_preset_is_the_published_protocol() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_each_preset_has_a_table_or_figure_of_its_own(preset: str) -> None:
     specs: Sequence[TableSpec | FigureSpec] = [*TASK.tables, *TASK.figures]
-    shown = [spec for spec in specs if preset in spec.presets or f"{preset}*" in spec.presets]
+    shown = [
+        spec for spec in specs if any(fnmatch(preset, name) for name in spec.presets if name != "*")
+    ]
     assert shown
     assert all(spec.name.startswith("madsen") for spec in shown)
 
@@ -115,6 +118,39 @@ def test_sizes_of_sections_follow_the_inputs() -> None:
     signs = {stored(setting.test_signs): setting for setting in settings("madsen-train-range")}
     assert signs["true"].train_range == (-2, 2)
     assert signs["true"].test_range == (2, 6)
+
+
+NINE = {
+    (-20, -10): (-40, -20), (-2, -1): (-6, -2), (-1.2, -1.1): (-6.1, -1.2),
+    (-0.2, -0.1): (-2, -0.2), (-2, 2): (2, 6), (0.1, 0.2): (0.2, 2), (1, 2): (2, 6),
+    (1.1, 1.2): (1.2, 6), (10, 20): (20, 40),
+}  # fmt: skip
+
+
+def test_the_snmu_and_the_nmu_are_compared_on_nine_ranges() -> None:
+    run = points("madsen-train-range-snmu")
+    assert {len(point.seeds) for point in run} == {20}
+    for setting in settings("madsen-train-range-snmu"):
+        assert setting.test_range == NINE[setting.train_range]
+        assert setting.test_signs == (setting.train_range == (-2, 2))
+        steps = 2_000_000 if setting.layer == "nau_snmu" else 5_000_000
+        assert setting.steps == 1000 * setting.evaluations == steps
+        assert (setting.section, setting.overlap, setting.lr) == (25, 12, 1e-3)
+        assert setting.penalty == "sparsity:10:linear:1000000:2000000"
+    assert len(run) == 3 * len(NINE)  # NMU, sNMU, and sNMU with the noise of the batch
+
+
+def test_the_recipe_of_the_mass_conserving_layers() -> None:
+    assert {len(point.seeds) for point in points("madsen-mass")} == {100}
+    recipes = {
+        setting.op: (setting.layer, setting.hidden, setting.lr, setting.steps, setting.penalty)
+        for setting in settings("madsen-mass")
+    }
+    assert recipes == {
+        "add": ("mcfc_linear", 2, 1e-4, 500_000, None),
+        "sub": ("mcfc_linear", 3, 1e-4, 500_000, None),
+        "mul": ("mcfc_mul_mcfc", 3, 1e-2, 3_000_000, None),
+    }
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def test_the_preset_is_the_published_task() -> None:
         assert (setting.inputs, setting.hidden) == (100, 100)
         assert (setting.section, setting.overlap) == (50, 12)
         assert (setting.optimiser, setting.steps, setting.batch) == ("rmsprop", 100_000, 128)
+        assert setting.rmsprop_decay == 0.9
         assert setting.lr == (0.01 if setting.op == "add" else 0.005)
         ranges = ((0, 2), (0, 4)) if setting.op == "sqrt" else ((-1, 1), (-4, 4))
         assert (setting.train_range, setting.test_range) == ranges

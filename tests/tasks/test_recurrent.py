@@ -10,8 +10,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from nalu_ray.layers import MulMCFC
 from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.seeding import Streams, entropy
+from nalu_ray.sweep.presets import expand, sweep_of
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import OPERATIONS, sections
 from nalu_ray.tasks.recurrent import TASK, RecurrentTask
@@ -270,3 +272,40 @@ def test_what_counts_as_solved(selecting: float, keeping: float, solved: bool) -
     with torch.no_grad():
         error = (one(x)[0] - batch.targets[0]).square().mean()
     assert bool(error < limit["solved_mse"]) is solved
+
+
+# -- the recipes of Hoedt et al. (2021) ------------------------------------------------------------
+
+
+def test_the_recipes_of_the_mass_conserving_lstm() -> None:
+    points: Any = expand(sweep_of(TASK).presets["mass"], RecurrentSetting, {})
+    recipes = {}
+    for point in points:
+        s = point.setting
+        assert len(point.seeds) == 100
+        assert (s.inputs, s.section, s.overlap, s.length, s.test_length) == (10, 2, 1, 10, 100)
+        assert s.steps == 1000 * s.evaluations
+        recipes[s.layer, s.op] = (s.hidden, s.lr, s.steps, s.penalty)
+    assert recipes["mc_lstm", "add"] == (2, 0.01, 2_000_000, "l2@read.weight:0.00025")
+    assert recipes["mc_lstm", "sub"] == (3, 0.01, 500_000, "l2@read.weight:1.66667e-05")
+    assert recipes["mc_lstm", "mul"] == (3, 0.05, 2_000_000, None)
+    assert recipes["lstm", "sub"] == (10, 0.01, 2_000_000, "l2@read.weight:5e-06")
+    assert {(layer, op) for layer, op in recipes if "mc" in layer and op == "mul"} == {
+        ("mc_lstm", "mul")
+    }
+
+
+def test_a_unit_may_read_another_cell() -> None:
+    """Two sums of mass, multiplied: with 1 = each share and gate, y = e^c m_1 m_2."""
+    chosen = setting(layer="mc_lstm", reader="mul_mcfc", hidden=2, inputs=2, options={"spare": 0})
+    network = RecurrentNetwork(chosen).double()
+    assert isinstance(network.read, MulMCFC)
+    with torch.no_grad():
+        network.cell.d.copy_(torch.tensor([[50.0, -50.0], [-50.0, 50.0]]))  # type: ignore[operator]
+        network.cell.A.zero_()  # type: ignore[operator]
+        network.cell.r.copy_(50 * torch.eye(2))  # type: ignore[operator]
+        network.read.w.fill_(50)
+    x = torch.rand(4, 5, 2, dtype=torch.float64) + 1
+    torch.testing.assert_close(network(x)[0][:, 0], x.sum(1).prod(1), rtol=1e-6, atol=0)
+    with pytest.raises(ValidationError, match=r"unknown unit 'mul_mcf'.*mul_mcfc"):
+        setting(reader="mul_mcf")

@@ -189,6 +189,11 @@ def test_the_published_rates_of_the_inalu_are_of_the_settings_that_run() -> None
     for point in points:
         values = point.setting.model_dump(mode="json")
         assert values["solved_below"] == 1e-5
+        assert (values["optimiser"], values["rmsprop_decay"], values["lr"]) == (
+            "rmsprop",
+            0.9,
+            0.01,
+        )
         beyond = "8:10" if values["distribution"] == "normal" else "-10:-5"
         assert in_full(values["test_range"]) == beyond
         options = '{"shared": true}' if values["options"] else "{}"
@@ -197,3 +202,33 @@ def test_the_published_rates_of_the_inalu_are_of_the_settings_that_run() -> None
     assert {value.place for value in INALU.publication.values} == run
     rates = [v.published().value for v in INALU.publication.values if v.place[:2] == ("{}", "mul")]
     assert sorted(rates) == [0, 100, 100, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("preset", "ramp"),
+    [("paper", "20000:35000"), ("redundant-10", "50000:75000"), ("redundant-100", "50000:75000")],
+)
+def test_each_unit_has_its_published_penalty(preset: str, ramp: str) -> None:
+    penalties = {
+        "nau": f"sparsity:0.01:linear:{ramp}",
+        "nmu": f"sparsity:10:linear:{ramp}",
+        "snmu": f"sparsity:10:linear:{ramp}",
+        "nru": f"sparsity:10:linear:{ramp}",
+        "nmru": f"sparsity:10:linear:{ramp}",
+        "mcfc": f"saturation:10:linear:{ramp}",
+        "mul_mcfc": f"saturation:10:linear:{ramp}",
+        "inalu": "size:0.05:below:1:10000",
+        **dict.fromkeys(("nac", "mnac", "nalu", "gnalu", "mlp_bias")),
+    }
+    seen: dict[str, set[str]] = {}
+    for point in expand(sweep_of(TASK).presets[preset], SingleModuleSetting, {}):
+        setting: Any = point.setting
+        if setting.layer in penalties:
+            assert setting.penalty == penalties[setting.layer]
+        seen.setdefault(setting.layer, set()).add(str(setting.options))
+    assert seen["mul_mcfc"] == {
+        str({"spare": 0} | signs) for signs in ({}, {"signs": "product"}, {"signs": "cosine"})
+    }
+    widths = {str({"width": 100})} | ({str({"width": 1})} if preset == "paper" else set())
+    assert seen["mlp_bias"] == widths
+    assert ("snmu" in seen) == (preset == "paper")

@@ -175,3 +175,25 @@ def test_presets_have_a_reference_and_models_with_labels(preset: str, op: str) -
     (reference,) = (point for point in chosen if point.setting.layer == "exact")
     assert len(reference.seeds) >= 3
     assert all(point.seeds[: len(reference.seeds)] == reference.seeds for point in chosen)
+
+
+def test_each_unit_has_its_published_penalty_and_clipping() -> None:
+    ramp = "linear:21094:28125"
+    recipes: dict[tuple[str, str], set[Any]] = {}
+    for point in expand(load_sweep(TASK.name).presets["paper"], PairSetting, {}):
+        s: Any = point.setting
+        assert (s.lr, s.batch, s.steps) == (1e-3, 128, 703_000)
+        recipes.setdefault((s.op, s.layer), set()).add((s.penalty, s.clip, str(s.options)))
+    assert recipes == {
+        ("mul", "exact"): {(None, None, "{}")},
+        ("mul", "none"): {(None, None, "{}")},
+        ("mul", "nmu"): {(f"sparsity:100:{ramp}", None, "{}")},
+        ("mul", "snmu"): {
+            (f"sparsity:100:{ramp}", None, noise) for noise in ("{}", "{'batch_noise': True}")
+        },
+        ("div", "exact"): {(None, None, "{}")},
+        ("div", "nmru"): {(f"sparsity:2:{ramp}", None, "{}")},
+        ("div", "nru"): {(f"sparsity:2:{ramp}", 1.0, "{}")},
+        ("div", "modified_real_npu"): {(f"sparsity:2:{ramp};gate:2:{ramp}", None, "{}")},
+        ("div", "relu"): {("l2@*:0.0005", None, "{}")},
+    }

@@ -134,15 +134,15 @@ ADAM = {"adam_beta2", "adam_eps"}
     ],
 )
 def test_fields_that_change_nothing(name: str, values: dict[str, Any], unread: set[str]) -> None:
-    always = {"momentum", "weight_decay", "lr_end"}  # with adam at a constant rate
+    always = {"momentum", "weight_decay", "lr_end", "rmsprop_decay"}  # with adam at a constant rate
     assert set(task(name).setting_type(**values).unread()) == unread | always
 
 
 @pytest.mark.parametrize(
     ("values", "unread"),
     [
-        ({"optimiser": "sgd", "schedule": "linear"}, {*ADAM, "weight_decay"}),
-        ({"optimiser": "muon", "schedule": "cosine"}, {*ADAM, "momentum"}),
+        ({"optimiser": "sgd", "schedule": "linear"}, {*ADAM, "weight_decay", "rmsprop_decay"}),
+        ({"optimiser": "muon", "schedule": "cosine"}, {*ADAM, "momentum", "rmsprop_decay"}),
         ({"optimiser": "rmsprop"}, {*ADAM, "momentum", "weight_decay", "lr_end"}),
     ],
 )

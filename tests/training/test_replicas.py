@@ -91,14 +91,15 @@ def test_scalar_parameters_are_stacked() -> None:
     assert torch.equal(replicas(x), replicas.parameters()["factor"][:, None] * x)
 
 
-@pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd", "momentum"])
+@pytest.mark.parametrize("name", ["adam", "rmsprop", "decay", "sgd", "momentum"])
 @pytest.mark.parametrize("plan", ["constant", "cosine", "linear"])
 def test_one_optimiser_on_the_stack_equals_one_for_each_seed(name: str, plan: str) -> None:
     build = lambda: layers.build("tanh", 4, 3, 1)  # noqa: E731
     replicas = Replicas(build, SEEDS)
     momentum = 0.9 if name == "momentum" else 0.0
-    own = "sgd" if name == "momentum" else name
-    together = optimiser(own, replicas.flat, 0.05, momentum=momentum)  # type: ignore[arg-type]
+    decay = 0.9 if name == "decay" else 0.99
+    own = {"momentum": "sgd", "decay": "rmsprop"}.get(name, name)
+    together = optimiser(own, replicas.flat, 0.05, momentum=momentum, decay=decay)  # type: ignore[arg-type]
     rates = schedule(plan, together, 10, 0.1, 3)  # type: ignore[arg-type]
     x = torch.randn(10, 3, 6, 4)
     for step in range(10):
@@ -111,6 +112,7 @@ def test_one_optimiser_on_the_stack_equals_one_for_each_seed(name: str, plan: st
         kind = {
             "adam": torch.optim.Adam,
             "rmsprop": torch.optim.RMSprop,
+            "decay": partial(torch.optim.RMSprop, alpha=0.9),
             "sgd": torch.optim.SGD,
             "momentum": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
         }

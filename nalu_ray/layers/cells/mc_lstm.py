@@ -123,13 +123,16 @@ class MCLSTM(Cell):
 class MulMCLSTM(Cell):
     """Running products by a mass-conserving LSTM of logarithms.
 
-    Hoedt et al. (2021), with the masses v_t and auxiliary inputs a_t of :class:`MCLSTM`::
+    After Hoedt et al. (2021), with the masses v_t and auxiliary inputs a_t of :class:`MCLSTM`::
 
         y_t = exp(h_t + e),    h_t = MCLSTM([log(|v_t| + epsilon), a_t])
 
     The inner cell has one hidden unit more, whose output y leaves out: the place for unwanted mass.
     Signs are lost; the authors take the logarithm itself, NaN at negative inputs. Results end at
     exp(B), B = :func:`~nalu_ray.layers.max_exponent`, without a gradient beyond.
+
+    The authors give the name MulMC-LSTM to an MC-LSTM whose last output a
+    :class:`~nalu_ray.layers.MulMCFC` reads, a product of sums.
 
     e starts at 0, all else as in :class:`MCLSTM`.
 

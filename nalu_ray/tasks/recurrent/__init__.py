@@ -21,6 +21,7 @@ from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
 from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
 from nalu_ray.tasks._recurrent_models import MODELS
+from nalu_ray.tasks.recurrent import mass
 from nalu_ray.tasks.recurrent.data import PIECE, pieces, success_error, target, whole
 from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
 from nalu_ray.training.metrics import constant_errors, mean_squared_error
@@ -30,6 +31,7 @@ from nalu_ray.training.supervised import SupervisedTask
 SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
 SETS = "Trained on sequences of {length} steps, extrapolated to {test_length}."
+PRESETS = ("*", f"!{mass.PRESET}")
 PAPER = {"inputs": "10", "length": "10", "test_length": "1000"}
 OPERATIONS = axis(get_args(RecurrentOperation))
 RELATIVE = {
@@ -59,6 +61,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             solved_below="solved_mse",
             models="rows",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
         TableSpec(
@@ -80,6 +83,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             measures=RELATIVE,
             solved_below="solved_mse",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
         TableSpec(
@@ -106,8 +110,10 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             solved_below="solved_mse",
             models="rows",
             paper=PAPER,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
+        mass.TABLE,
     )
     figures = (
         FigureSpec(
@@ -123,6 +129,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             x_label="training step",
             y_label="error (100 = untrained network)",
             log_y=True,
+            presets=PRESETS,
             problem=PROBLEM,
         ),
     )

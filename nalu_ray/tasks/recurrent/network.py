@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
+from nalu_ray.errors import did_you_mean
+from nalu_ray.task import added
 from nalu_ray.tasks._operands import RecurrentOperation, check_domain, check_sections
 from nalu_ray.training.fields import (
     CellName,
@@ -20,6 +22,15 @@ from nalu_ray.training.fields import (
     WeightInit,
     starts,
 )
+
+
+def _known_reader(name: str | None) -> str | None:
+    known = [
+        entry for entry in layers.names() if isinstance(layers.get(entry).factory, layers.Stacked)
+    ]
+    if name is not None and name not in known:
+        raise ValueError(did_you_mean("unit", name, known))
+    return name
 
 
 class RecurrentSetting(SupervisedSetting):
@@ -45,12 +56,18 @@ class RecurrentSetting(SupervisedSetting):
     )
     memory_init: MemoryInit = None
     options: CellOptions = Field({})
+    reader: Annotated[str | None, AfterValidator(_known_reader)] = added(
+        "0.3.0",
+        None,
+        description="unit by name that reads the last state; none = that of the cell's unit, or an "
+        "affine layer",
+    )
     reference_hidden: int = Field(
         32, ge=1, description="hidden units of the untrained LSTM whose error is 100 in Table 9"
     )
 
     def built(self) -> Sequence[layers.LayerEntry]:
-        cell, name = layers.get_cell(self.layer), self.layer
+        cell, name = layers.get_cell(self.layer), self.reader or self.layer
         return (cell, layers.get(name)) if name in layers.names() else (cell,)
 
     @model_validator(mode="after")
@@ -69,13 +86,15 @@ class RecurrentSetting(SupervisedSetting):
 class RecurrentNetwork(nn.Module):
     """A cell, and a layer that reads its last output.
 
-    The layer is the last of a unit's stack, or affine if the cell is not made of a unit.
+    The layer is that of the setting's ``reader``. Without one, it is the last of the stack of the
+    cell's unit, or affine if the cell is not made of a unit.
     """
 
     def __init__(self, setting: RecurrentSetting) -> None:
         super().__init__()
         name, gates = setting.layer, setting.gate_init
-        unit = layers.get(name) if name in layers.names() else None
+        reader = setting.reader or name
+        unit = layers.get(reader) if reader in layers.names() else None
         read = _chosen(unit.options if unit else (), setting, gates[-1])
         # the cell also gets, and refuses, options that neither knows
         cell = _chosen(layers.get_cell(name).options, setting, gates[0])

@@ -31,6 +31,7 @@ CAPTION = (
 WORDS = {"op": {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b"}}
 OWN = ("mixed-signs", "small-divisors", "inalu")
 NINE = ("-20:-10", "-2:-1", "-1.2:-1.1", "-0.2:-0.1", "-2:2", "0.1:0.2", "1:2", "1.1:1.2", "10:20")
+MIXED = ("-2:2", "-50:50", "-100:100")
 OPPOSITE = {"-2:-0.1": " / 0.1:2", "0.1:2": " / -2:-0.1", "-2:-1": " / 1:2", "1:2": " / -2:-1"}
 SMALL = ("0:0.0001", "0:0.001", "0:0.01", "0:0.1", "0:1")
 
@@ -84,7 +85,7 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
         ),
         *_tables(
             "mixed_signs",
-            {"-2:2": "-2:2"} | {text: text + of_b for text, of_b in OPPOSITE.items()},
+            {text: text for text in MIXED} | {text: text + of_b for text, of_b in OPPOSITE.items()},
             ["mixed-signs"],
         ),
         *_tables("small_divisors", {text: text for text in SMALL}, ["small-divisors"]),

@@ -30,11 +30,19 @@ UNITS = Axis(
         "nau_nmu": "NMU",
         "gated_nau_nmu": "Gated NAU/NMU",
     },
+    more={
+        "nau_snmu": "sNMU",
+        "mcfc_linear": "MC-FC, linear",
+        "mcfc_mul_mcfc": "MC-FC, MulMC-FC",
+    },
     given={
         "nac_mnac": "the second layer multiplies",
         "nac_mnac_sigmoid": "the second layer multiplies",
         "nau_mnac_linear": "the second layer multiplies",
         "nau_nmu": "the second layer multiplies",
+        "nau_snmu": "the second layer multiplies",
+        "mcfc_linear": "both layers add",
+        "mcfc_mul_mcfc": "the second layer multiplies",
     },
 )
 GATES = Axis(
@@ -93,7 +101,7 @@ TABLES = (
         units=UNITS,
         operations=OPERATIONS,
         solved_below=SOLVED,
-        presets=("madsen", "madsen-laptop", "madsen-products", "madsen-lr"),
+        presets=("madsen", "madsen-laptop", "madsen-products", "madsen-lr", "madsen-mass"),
         problem=DATA,
         paper=PAPER,
         publication=PUBLISHED["madsen"],

@@ -19,6 +19,7 @@ MODELS = Axis(
         "real_npu": "Real NPU",
         "modified_real_npu": "Modified Real NPU",
         "none": "Affine",
+        "relu": "MLP",
     },
 )
 WORDS = {
