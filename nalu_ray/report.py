@@ -80,7 +80,7 @@ def _parser() -> Parser:
     add(
         "--published",
         metavar="FILE",
-        type=Path,
+        type=paths.file,
         help="CSV of published values to stand beside ours, columns table, row, column, measure, "
         "value: docs/leaderboard.md",
     )

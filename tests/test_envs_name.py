@@ -100,4 +100,5 @@ def test_commands_work_beside_it(tmp_path: Path) -> None:
     done = run(["-m", "nalu_ray.tune", "--list"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "gridworld" in done.stdout
-    assert done.stderr.splitlines() == [SAID.format(theirs) + " imported as nalu_ray.envs"]
+    warning = f"warning: {SAID.format(theirs)} imported as nalu_ray.envs"
+    assert done.stderr.splitlines() == [warning]

@@ -90,7 +90,7 @@ def changed(**values: Any) -> bytes:
         (changed(weights={}), "cannot be read"),
         (changed(world={"size": 1}), "size=1"),
         (changed(world={"sizes": 5}), "sizes"),
-        (changed(network={"variant": "gru"}), "variant"),
+        (changed(network={"variant": "grue"}), "variant"),
         (changed(network={"hidden": 7, "vision": 8}), "cannot be read"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ PARSERS = {
     "watch": watch._parser,
     "predict": predict._parser,
 }
-PATHS = {"--out", "--config", "--to", "--checkpoint", "--save", "--figure"}
+PATHS = {"--out", "--config", "--to", "--checkpoint", "--save", "--figure", "--published"}
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from nalu_ray.tasks.gridworld import TASK
         ({"instructions": "0:5"}, "0:5; write smallest:largest"),
         ({"time_limit": 11}, "T may be at most time_limit=11"),
         ({"test_time_limit": 24}, "test_time_limit=24"),
-        ({"variant": "gru"}, "unknown value 'gru'"),
+        ({"variant": "grue"}, "variant='grue': unknown core"),
         ({"wiring": "around"}, "unknown value 'around'"),
         ({"nac_init": "zeros"}, "nac_init"),
         ({"steps": 1000}, "warmup=100000: must be below steps=1000"),

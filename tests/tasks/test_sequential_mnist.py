@@ -192,8 +192,8 @@ def test_rz_moves_a_weight_that_ignores_its_input() -> None:
     run.penalties.watch(0)
     prediction = TASK.predict(run.replicas, chosen, "train", batch, run.streams)
     loss = TASK.loss(chosen, prediction, batch.targets)
-    added = run.penalties.add(0, loss.detach() * 0)
     (inputs,) = run.replicas.watched(["reader.cell.unit"]).values()
+    added, _ = run.penalties.gradient(0, loss * 0)
     means = inputs[0].mean(0)
     weight = run.replicas.replica(0)["reader.cell.unit.W"]
     expected = ((1 - weight.abs()) * means.square()).mean()

@@ -156,7 +156,8 @@ def test_impossible_settings_are_named(values: dict[str, Any], words: list[str])
 
 
 def test_table_specs_name_only_published_rows_and_our_own() -> None:
-    assert [table.number for table in static.TASK.tables] == [7, 6]
+    numbers = [table.number for table in static.TASK.tables]
+    assert [number for number in numbers if number] == [7, 1, 6]
 
 
 @pytest.mark.parametrize(
