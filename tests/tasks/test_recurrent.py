@@ -135,7 +135,12 @@ def test_hundred_is_a_random_lstm() -> None:
     torch.testing.assert_close(
         found["random_mse"], batch.targets.square().mean((1, 2)), rtol=0.01, atol=0
     )
-    assert TASK.references(chosen, "train", batch, streams("train")) == {}
+    # no random model there: only the best constant's errors
+    of_training = TASK.references(chosen, "train", batch, streams("train"))
+    assert of_training["constant_mse"].tolist() == pytest.approx(
+        batch.targets.var((1, 2), correction=0).tolist(), rel=1e-5
+    )
+    assert set(of_training) == {"constant_mae", "constant_mse"}
     inits = [entropy(TASK.name, seed, "reference") % 2**63 for seed in SEEDS]
     lstm = setting(layer="lstm", op="add", hidden=chosen.reference_hidden)
     alone = Replicas(lambda: RecurrentNetwork(lstm), inits)
