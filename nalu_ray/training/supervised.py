@@ -287,8 +287,8 @@ class SupervisedRun:
             self._update(buffers if any_frozen else None)
             self.schedule.step()
             self.step += 1
-            if self.redraw and self.redraw.after(self.step, loss, ~frozen):
-                self.updates.constrain()
+            if self.redraw and (fresh := self.redraw.after(self.step, loss, ~frozen)):
+                self.updates.constrain(fresh)
             if time.monotonic() >= end:
                 break
 

@@ -90,6 +90,27 @@ def test_the_loop_redraws_within_the_units_bounds_and_not_the_frozen() -> None:
     assert run.replicas.flat.abs().max() == 1
 
 
+def test_a_redraw_projects_the_fresh_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One seed's redraw must not shrink the others' weights a second time."""
+
+    class Shrinking(Adder):
+        def projected(self) -> dict[str, Tensor]:
+            return {"W": 0.5 * self.W}
+
+    run, plain = (
+        start(Sums(lambda: two(Shrinking, Adder)), range(3), redraw=rule)
+        for rule in ("4:2:-1:2", None)
+    )
+    assert run.redraw is not None
+    monkeypatch.setattr(run.redraw, "_is_stuck", lambda index: index != 1)
+    run._train(4)
+    plain._train(4)
+    assert torch.equal(run.replicas.flat[1], plain.replicas.flat[1])
+    drawn = torch.from_numpy(Streams("sums", range(3), "redraw").uniform((8,), -2, 2))
+    limited = drawn[:, :6].clamp(-1, 1).unflatten(1, (2, 3))
+    assert torch.equal(run.replicas.parameters()["0.W"][[0, 2]], 0.5 * limited[[0, 2]])
+
+
 # -- early end -------------------------------------------------------------------------------------
 
 
