@@ -15,7 +15,7 @@ from nalu_ray.results.specs import Selection
 from nalu_ray.results.store.rows import COMPLETED
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks import identity, static
+from nalu_ray.tasks import identity, parity, static
 from nalu_ray.training import supervised
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun
@@ -161,6 +161,17 @@ def test_a_seed_below_the_bound_is_done_and_the_others_go_on() -> None:
         [3, 3],
         [9, 9],
     ]
+
+
+def test_a_task_may_name_the_metric_that_ends_a_seed() -> None:
+    class Accurate(Scores):
+        stop_metric = "other"
+
+    values = {"extrapolation": [[0.0]] * 2, "interpolation": [[9.0]] * 2}
+    run = start(Accurate(values), stop=0.3)
+    run._evaluate()
+    assert run.done.tolist() == [0, 0]
+    assert parity.TASK.stop_metric == "cross_entropy"  # the first is the accuracy
 
 
 def test_a_run_ends_with_its_last_seed() -> None:
