@@ -64,6 +64,12 @@ def shown(value: object, most: int = SHOWN) -> str:
     return printable(text, most=most)
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message that is not empty, else the error's name."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return printable(next(filter(None, lines), type(error).__name__))
+
+
 def printable(text: object, keep: str = "", most: int | None = None) -> str:
     """Returns a text with its control characters escaped, as Python escapes them.
 

@@ -19,7 +19,9 @@ are stored with the table, so a report needs neither the file nor the task.
 from __future__ import annotations
 
 import csv
+import io
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -32,6 +34,9 @@ from nalu_ray.results.published import Published
 NEEDED = ("table", "row", "column", "measure", "value")
 OPTIONAL = ("bold", "source")
 LARGEST_FILE = 1_000_000
+_PRINTED = re.compile(
+    r"[<>]?\s*([+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*%?"
+)
 _BOLD = {"true": True, "false": False, "": False}
 
 Place = tuple[str, str, str]
@@ -137,7 +142,7 @@ def _records(file: File, name: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         data = file.read_bytes()
         if len(data) > LARGEST_FILE:
             raise ConfigError([f"{name}: {len(data):,} bytes; at most {LARGEST_FILE:,}"])
-        lines = data.decode("utf-8-sig").splitlines()
+        lines = io.StringIO(data.decode("utf-8-sig"), newline="")
     except OSError as error:
         raise ConfigError([f"cannot read {name}: {error.strerror or error}"]) from error
     except UnicodeDecodeError as error:
@@ -184,7 +189,8 @@ def _number(text: str) -> float:
     Raises:
         ValueError: it has none, or none that is finite.
     """
-    number = float(text.lstrip("<>").rstrip("%").replace(",", ""))
-    if not math.isfinite(number) or "_" in text:
+    match = _PRINTED.fullmatch(text)
+    number = float(match[1].replace(",", "")) if match else math.nan
+    if not math.isfinite(number):
         raise ValueError(f"{shown(text)} is not a finite number")
     return number

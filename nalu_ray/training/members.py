@@ -13,11 +13,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from nalu_ray.errors import first_line, shown
 from nalu_ray.training.replicas import Replicas
 
 Named = Mapping[str, Tensor]
@@ -50,17 +52,43 @@ def penalty(unit: nn.Module, inputs: Tensor | None) -> Named:
     if not takes_inputs(unit):
         return _named(say.penalty())
     if inputs is None:  # any will do
-        inputs = next(unit.parameters()).new_zeros(1, say.in_features)
+        inputs = _zeros(unit, say.in_features)
     return _named(say.penalty(inputs))
 
 
-def _named(values: Any) -> Named:
+def _zeros(unit: nn.Module, features: int) -> Tensor:
+    state = chain(unit.parameters(), unit.buffers())
+    return next(state, torch.empty(0)).new_zeros(1, features)
+
+
+def tensors(network: nn.Module, path: str, member: str) -> Named:
+    """Returns what a method of a unit gives, ``projected()`` or ``measure()``.
+
+    Raises:
+        TypeError: if it is no dict of tensors, for ``measure`` of scalars; the message names the
+            unit.
+    """
+    unit: Any = network.get_submodule(path)
+    try:
+        return _named(getattr(unit, member)(), scalars=member == "measure")
+    except Exception as error:  # whatever the unit's code raises
+        raise TypeError(f"{about(network, path, member)}: {first_line(error)}") from error
+
+
+def about(network: nn.Module, path: str, member: str) -> str:
+    """Returns a unit's member as messages name it."""
+    unit = type(network.get_submodule(path)).__name__
+    return f"{member} of {path or 'the network'} ({unit})"
+
+
+def _named(values: Any, *, scalars: bool = True) -> Named:
+    noun = "scalar tensor" if scalars else "tensor"
     if not isinstance(values, Mapping):
-        raise TypeError(f"must be a dict of scalar tensors, got {type(values).__name__}")
+        raise TypeError(f"must be a dict of {noun}s, got {type(values).__name__}")
     for name, value in values.items():
-        if not isinstance(value, Tensor) or value.shape != ():
+        if not isinstance(value, Tensor) or (scalars and value.shape != ()):
             got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise TypeError(f"{name} must be a scalar tensor, got {got}")
+            raise TypeError(f"{name} must be a {noun}, got {got}")
     return values
 
 
@@ -73,22 +101,21 @@ def offered(network: nn.Module) -> dict[str, dict[str, bool]]:
     Raises:
         TypeError: if a unit's penalties are not scalars by name.
     """
-    return {path: _names(path, unit) for path, unit in units_with(network, "penalty").items()}
+    return {path: _names(network, path) for path in units_with(network, "penalty")}
 
 
-def _names(path: str, unit: nn.Module) -> dict[str, bool]:
-    inputs = None
+def _names(network: nn.Module, path: str) -> dict[str, bool]:
+    unit, inputs = network.get_submodule(path), None
     try:
         if takes_inputs(unit):
             if not isinstance(features := getattr(unit, "in_features", None), int):
                 raise TypeError("a unit whose penalty takes inputs must have in_features")
-            inputs = next(unit.parameters()).new_zeros(1, features).requires_grad_()
+            inputs = _zeros(unit, features).requires_grad_()
         with torch.enable_grad():
             values = penalty(unit, inputs)
         return {name: _depends(value, inputs) for name, value in values.items()}
     except Exception as error:  # whatever the unit's code raises
-        about = f"penalty of {path or 'the network'} ({type(unit).__name__})"
-        raise TypeError(f"{about}: {str(error) or type(error).__name__}") from error
+        raise TypeError(f"{about(network, path, 'penalty')}: {first_line(error)}") from error
 
 
 def _depends(value: Tensor, inputs: Tensor | None) -> bool:
@@ -109,15 +136,19 @@ def bounds(network: nn.Module) -> dict[str, tuple[float, float]]:
     for path, module in network.named_modules():
         own = dict(module.named_parameters(recurse=False))
         for name, pair in _bounds(module).items():
-            about = f"bounds of {path or 'the network'} ({type(module).__name__})"
+            where = about(network, path, "bounds")
             if name not in own:
                 there = ", ".join(own) or "none"
-                raise TypeError(f"{about}: {name!r} is no parameter of its own; there is {there}")
-            low, high = pair
+                raise TypeError(f"{where}: {name!r} is no parameter of its own; there is {there}")
+            try:
+                low, high = map(float, pair)
+            except (TypeError, ValueError):
+                text = f"{name} must be a pair of numbers, got {shown(pair)}"
+                raise TypeError(f"{where}: {text}") from None
             if not low <= high:
-                raise TypeError(f"{about}: {name} {low}:{high} is an empty range")
+                raise TypeError(f"{where}: {name} {low:g}:{high:g} is an empty range")
             if own[name].requires_grad:
-                limits[names[id(own[name])]] = (float(low), float(high))
+                limits[names[id(own[name])]] = (low, high)
     return limits
 
 
@@ -138,8 +169,7 @@ def measured(replicas: Replicas) -> dict[str, Tensor]:
     def figures(network: nn.Module) -> dict[str, Tensor]:
         every: dict[str, list[Tensor]] = {}
         for path in paths:
-            unit: Any = network.get_submodule(path)
-            for name, value in unit.measure().items():
+            for name, value in tensors(network, path, "measure").items():
                 every.setdefault(name, []).append(value)
         return {name: reduce(torch.maximum, values) for name, values in every.items()}
 

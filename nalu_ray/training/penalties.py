@@ -232,6 +232,10 @@ class Penalties:
             values = self._sums(active, leaves[0], buffers, seen)
         if not values:  # all are of the task
             return torch.zeros_like(weights[0]), *map(torch.zeros_like, leaves)
+        for place, value in values.items():
+            if not value.requires_grad:
+                name = self.matched[active[place]].term.name
+                raise TypeError(f"penalty {name} depends on no trained parameter")
         own = [weights[place] for place in values]
         slopes = torch.autograd.grad(
             [*values.values()], leaves, own, allow_unused=True, materialize_grads=True

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from nalu_ray.errors import first_line
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.training import members, patterns, penalties, terms, updates
@@ -138,26 +139,34 @@ def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
     def predict() -> Tensor:
         return task.predict(replicas, setting, "train", batch, streams)
 
-    flat = replicas.flat
+    flat, start, before = replicas.flat, replicas.flat.detach().clone(), replicas.buffers
     shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
-    steps_of = optimiser(setting.optimiser, flat, setting.lr, shapes=shapes)
-    added, update = step_parts(task, setting, replicas, steps_of)
-    added.watch(None)
-    loss = _per_seed("loss", task.loss(setting, predict(), batch.targets))
-    loss, flat.grad = added.gradient(None, loss)
-    _per_seed("loss with its penalties", loss)
-    update.step(0)
+    outputs, gradients, steps = [], [], []
+    for _ in range(2):
+        replicas.load(start, before)
+        streams = Streams(task.name, (0, 1), "rehearsal")  # predict reads the present ones
+        steps_of = optimiser(setting.optimiser, flat, setting.lr, shapes=shapes)
+        added, update = step_parts(task, setting, replicas, steps_of)
+        added.watch(None)
+        prediction = predict()
+        loss = _per_seed("loss", task.loss(setting, prediction, batch.targets))
+        loss, flat.grad = added.gradient(None, loss)
+        _per_seed("loss with its penalties", loss)
+        gradients.append(flat.grad.nan_to_num())
+        update.step(0)
+        outputs.append(prediction.detach().nan_to_num())
+        steps.append(flat.detach().nan_to_num())
     replicas.watch(())
     with replicas.evaluating(), torch.no_grad():
         predict()
         task.measure(setting, replicas)
-    before, seen = replicas.buffers, []
-    for _ in range(2):
-        replicas.buffers = before
-        streams = Streams(task.name, (0, 1), "rehearsal")  # predict reads the present ones
-        seen.append(predict().nan_to_num())
-    if not torch.equal(*seen):  # Python's or NumPy's, which torch does not see
+    # random numbers of Python or NumPy, or a count, which torch does not see
+    if not torch.equal(*outputs):
         raise TypeError(_REASONS["randomness"])
+    if not torch.equal(*gradients):
+        raise TypeError("two calls of a penalty differ: it must depend on its unit alone")
+    if not torch.equal(*steps):
+        raise TypeError("two calls of a unit's projected() differ: it must depend on it alone")
 
 
 def _per_seed(noun: str, loss: Tensor) -> Tensor:
@@ -173,7 +182,7 @@ def _explained(error: Exception) -> str:
     for reason, signs in _SIGNS.items():
         if any(sign in text for sign in signs):
             return _REASONS[reason]
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = first_line(error)
     return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"
 
 

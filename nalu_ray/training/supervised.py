@@ -43,10 +43,13 @@ class SupervisedTask(Task[S]):
         splits: names of the evaluation sets.
         keep: the rule that selects the step at which each seed's network is stored beside the rows;
             without a rule, none is stored.
+        stop_metric: the metric, the lower the better, that the setting's ``stop`` compares; None
+            for the first of the split.
     """
 
     splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation")
     keep: ClassVar[Selection | None] = None
+    stop_metric: ClassVar[str | None] = None
 
     def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> SupervisedRun:
         return SupervisedRun(self, setting, seeds, device)
@@ -288,8 +291,8 @@ class SupervisedRun:
             self._update(buffers if any_frozen else None)
             self.schedule.step()
             self.step += 1
-            if self.redraw and self.redraw.after(self.step, loss, ~frozen):
-                self.updates.constrain()
+            if self.redraw and (fresh := self.redraw.after(self.step, loss, ~frozen)):
+                self.updates.constrain(fresh)
             if time.monotonic() >= end:
                 break
 
@@ -357,10 +360,10 @@ class SupervisedRun:
             return self._predict(split, batch, Streams(self.task.name, self.seeds, split))
 
     def _finish(self, split: str, figures: dict[str, Tensor]) -> None:
-        """Marks the seeds that are done early, by the first of a split's metrics."""
+        """Marks the seeds that are done early, by the task's metric for it."""
         if self.setting.stop is None or split != self.task.stopping_split():
             return
-        loss = next(iter(figures.values())).detach()
+        loss = figures[self.task.stop_metric or next(iter(figures))].detach()
         below = (loss < self.setting.stop).cpu()
         self.done[below & ~self.frozen] = self.step
 

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from nalu_ray.errors import short
 from nalu_ray.training import members, patterns
-from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.replicas import Replicas, chosen
 
 
 class Factor(NamedTuple):
@@ -85,11 +85,11 @@ def factors_of(factors: Sequence[Factor], names: Sequence[str]) -> dict[str, flo
     Raises:
         ValueError: if a pattern matches no parameter.
     """
-    chosen: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     for pattern, factor in factors:
         for name in patterns.matching("lr_factor", pattern, names):
-            chosen.setdefault(name, factor)
-    return chosen
+            by_name.setdefault(name, factor)
+    return by_name
 
 
 def moving(phases: Sequence[Phase], names: Sequence[str]) -> list[set[str]]:
@@ -130,8 +130,8 @@ class Updates:
         self._low = columns({name: low for name, (low, _) in bounds.items()}, -torch.inf)
         self._high = columns({name: high for name, (_, high) in bounds.items()}, torch.inf)
         self._bounded = bool(bounds)
-        chosen = factors_of(factors, replicas.names)
-        self._factors = columns(chosen, 1.0) if chosen else None
+        by_name = factors_of(factors, replicas.names)
+        self._factors = columns(by_name, 1.0) if by_name else None
         self._cycle = Cycle(replicas, optimiser, phases) if phases else None
         self._projected = list(members.units_with(replicas.module, "projected"))
         self._recorded: Callable[[], dict[str, Tensor]] | None = None
@@ -155,13 +155,22 @@ class Updates:
         self.constrain()
 
     @torch.no_grad()
-    def constrain(self) -> None:
-        """Brings the parameters into their units' bounds and projections."""
+    def constrain(self, seeds: Sequence[int] | None = None) -> None:
+        """Brings the parameters into their units' bounds and projections.
+
+        Args:
+            seeds: places of the seeds whose parameters may change; None for all.
+        """
         flat = self.replicas.flat
+        before = None if seeds is None else flat.clone()
         if self._bounded:
             torch.clamp(flat, self._low, self._high, out=flat)
         if self._projected:
             self._project()
+        if before is not None:  # a second projection may move what the first one gave
+            others = torch.ones(len(flat), dtype=torch.bool)
+            others[seeds] = False
+            flat.copy_(chosen(others, before, flat))
 
     def _project(self) -> None:
         if self._recorded is None:
@@ -185,14 +194,17 @@ class Updates:
 
     def _projections(self, network: nn.Module) -> dict[str, Tensor]:
         """Returns the units' new values, by the parameter's name in the network."""
+        shapes = dict(zip(self.replicas.names, self.replicas.shapes, strict=True))
         values = {}
         for path in self._projected:
-            unit: Any = network.get_submodule(path)
-            for name, value in unit.projected().items():
+            for name, value in members.tensors(network, path, "projected").items():
                 full = f"{path}.{name}" if path else name
-                if full not in self.replicas.names:
-                    about = f"projected of {path or 'the network'} ({type(unit).__name__})"
+                about = members.about(network, path, "projected")
+                if full not in shapes:
                     raise TypeError(f"{about}: {name!r} is no trained parameter of its own")
+                if value.shape != shapes[full]:
+                    sizes = f"{list(shapes[full])}, got {list(value.shape)}"
+                    raise TypeError(f"{about}: {name} must be of the parameter's shape {sizes}")
                 values[full] = value
         return values
 

@@ -15,7 +15,7 @@ from nalu_ray.results.specs import Selection
 from nalu_ray.results.store.rows import COMPLETED
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.tasks import identity, static
+from nalu_ray.tasks import identity, parity, static
 from nalu_ray.training import supervised
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun
@@ -90,6 +90,27 @@ def test_the_loop_redraws_within_the_units_bounds_and_not_the_frozen() -> None:
     assert run.replicas.flat.abs().max() == 1
 
 
+def test_a_redraw_projects_the_fresh_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One seed's redraw must not shrink the others' weights a second time."""
+
+    class Shrinking(Adder):
+        def projected(self) -> dict[str, Tensor]:
+            return {"W": 0.5 * self.W}
+
+    run, plain = (
+        start(Sums(lambda: two(Shrinking, Adder)), range(3), redraw=rule)
+        for rule in ("4:2:-1:2", None)
+    )
+    assert run.redraw is not None
+    monkeypatch.setattr(run.redraw, "_is_stuck", lambda index: index != 1)
+    run._train(4)
+    plain._train(4)
+    assert torch.equal(run.replicas.flat[1], plain.replicas.flat[1])
+    drawn = torch.from_numpy(Streams("sums", range(3), "redraw").uniform((8,), -2, 2))
+    limited = drawn[:, :6].clamp(-1, 1).unflatten(1, (2, 3))
+    assert torch.equal(run.replicas.parameters()["0.W"][[0, 2]], 0.5 * limited[[0, 2]])
+
+
 # -- early end -------------------------------------------------------------------------------------
 
 
@@ -140,6 +161,17 @@ def test_a_seed_below_the_bound_is_done_and_the_others_go_on() -> None:
         [3, 3],
         [9, 9],
     ]
+
+
+def test_a_task_may_name_the_metric_that_ends_a_seed() -> None:
+    class Accurate(Scores):
+        stop_metric = "other"
+
+    values = {"extrapolation": [[0.0]] * 2, "interpolation": [[9.0]] * 2}
+    run = start(Accurate(values), stop=0.3)
+    run._evaluate()
+    assert run.done.tolist() == [0, 0]
+    assert parity.TASK.stop_metric == "cross_entropy"  # the first is the accuracy
 
 
 def test_a_run_ends_with_its_last_seed() -> None:

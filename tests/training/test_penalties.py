@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -356,12 +357,13 @@ class Wrong(Adder):
         (lambda unit: {"sparsity": unit.W}, r"sparsity must be a scalar tensor, got \[1, 3\]"),
         (lambda unit: {"sparsity": 0.5}, "sparsity must be a scalar tensor, got float"),
         (lambda unit: {"sparsity": unit.V.sum()}, "has no attribute 'V'"),
+        (lambda unit: unit.double_("one\nline"), "has no attribute 'double_'$"),
     ],
 )
 def test_a_penalty_that_cannot_be_taken_is_named(value: Any, words: str) -> None:
     with pytest.raises(TypeError, match=rf"^penalty of the network \(Wrong\): .*{words}"):
         Sums(lambda: Wrong(value)).check(SupervisedSetting(penalty="sparsity:1"))
-    if words.startswith("has no"):
+    if words.endswith("'V'"):
         Sums(lambda: Wrong(value)).check(SupervisedSetting())  # nobody asks for it
 
 
@@ -371,6 +373,68 @@ def test_a_penalty_that_decides_by_values_is_found_before_a_run() -> None:
 
     with pytest.raises(TypeError, match=r"branches on values of a tensor .*: use torch\.where$"):
         Sums(lambda: Wrong(penalty)).check(SupervisedSetting(penalty="sparsity:1"))
+
+
+def test_a_penalty_that_two_calls_do_not_agree_on_is_found_before_a_run() -> None:
+    counts = itertools.count(1)
+    task = Sums(lambda: Wrong(lambda unit: {"sparsity": next(counts) * unit.W.sum()}))
+    with pytest.raises(TypeError, match=r"two calls of a penalty differ: it must depend on"):
+        task.check(SupervisedSetting(penalty="sparsity:1"))
+
+
+def test_a_penalty_of_constants_is_named() -> None:
+    class Fixed(Adder):
+        def __init__(self, in_features: int, out_features: int) -> None:
+            super().__init__(in_features, out_features)
+            self.V = nn.Parameter(torch.ones(2), requires_grad=False)
+
+        def penalty(self) -> dict[str, Tensor]:
+            return super().penalty() | {"fixed": self.V.sum()}
+
+    task = Sums(lambda: two(Fixed, Adder))
+    task.check(SupervisedSetting(penalty="sparsity:1"))
+    for penalty in ("fixed:1", "sparsity:1;fixed:1"):
+        with pytest.raises(TypeError, match=r"penalty fixed depends on no trained parameter$"):
+            task.check(SupervisedSetting(penalty=penalty))
+
+
+def test_a_unit_without_parameters_may_penalise_its_inputs() -> None:
+    class Passing(nn.Module):
+        in_features = 2
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+        def penalty(self, inputs: Tensor) -> dict[str, Tensor]:
+            return {"size": inputs.square().sum()}
+
+    def network() -> nn.Module:
+        return nn.Sequential(Adder(3, 2), Passing(), Adder(2, 1))
+
+    Sums(network).check(SupervisedSetting(penalty="size:1"))
+    replicas, x = Replicas(network, SEEDS), torch.randn(3, 4, 3)
+    penalties = Penalties(terms.parse("size:1"), replicas)
+    penalties.watch(0)
+    replicas(x)
+    total, _ = penalties.gradient(0, 0 * replicas.flat.sum(1))
+    hidden = np.einsum("rnf,rof->rno", x.double(), doubles(replicas)["0.W"])
+    np.testing.assert_allclose(total.detach(), np.square(hidden).sum((1, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        (lambda unit: {"m": unit.W}, r"m must be a scalar tensor, got \[2, 3\]"),
+        (lambda unit: None, "must be a dict of scalar tensors, got NoneType"),
+        (lambda unit: {"m": 1 / 0}, "division by zero"),
+    ],
+)
+def test_a_measure_that_cannot_be_taken_is_named(figures: Any, words: str) -> None:
+    class Measured(Adder):
+        measure = figures
+
+    with pytest.raises(TypeError, match=rf"measure of 0 \(Measured\): {words}$"):
+        Sums(lambda: two(Measured, Adder)).check(SupervisedSetting())
 
 
 def test_a_unit_of_a_recurrent_task_is_penalised() -> None:

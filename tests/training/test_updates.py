@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +88,8 @@ def test_bounds_of_a_frozen_seed_are_not_applied() -> None:
     [
         ({"V": (0, 1)}, r"bounds of 1 \(Bound\): 'V' is no parameter of its own; there is W"),
         ({"W": (1, 0)}, r"bounds of 1 \(Bound\): W 1:0 is an empty range"),
+        ({"W": (1,)}, r"bounds of 1 \(Bound\): W must be a pair of numbers, got \(1,\)"),
+        ({"W": (None, 1)}, r"bounds of 1 \(Bound\): W must be a pair of numbers, got \(None, 1"),
     ],
 )
 def test_bounds_that_cannot_be_are_named(bounds: Any, words: str) -> None:
@@ -122,12 +126,23 @@ def test_projections_are_written_back_after_every_step() -> None:
         assert torch.equal(values["1.W"], plain.replicas.parameters()["1.W"])
 
 
-def test_a_projection_of_nothing_is_named() -> None:
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (lambda unit: {"V": unit.W}, "projected of 0 (Lost): 'V' is no trained parameter"),
+        (
+            lambda unit: {"W": unit.W[:1]},
+            "projected of 0 (Lost): W must be of the parameter's shape [2, 3], got [1, 3]",
+        ),
+        (lambda unit: None, "projected of 0 (Lost): must be a dict of tensors, got NoneType"),
+        (lambda unit: {"W": random.random() * unit.W}, "two calls of a unit's projected() differ"),
+    ],
+)
+def test_a_projection_that_cannot_be_is_named(values: Any, words: str) -> None:
     class Lost(Adder):
-        def projected(self) -> dict[str, Tensor]:
-            return {"V": self.W}
+        projected = values
 
-    with pytest.raises(TypeError, match=r"projected of 0 \(Lost\): 'V' is no trained parameter"):
+    with pytest.raises(TypeError, match=re.escape(words)):
         Sums(lambda: two(Lost, Adder)).check(SupervisedSetting())
 
 

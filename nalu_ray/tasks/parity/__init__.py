@@ -48,6 +48,7 @@ class ParityTask(SupervisedTask[ParitySetting]):
     setting_type = ParitySetting
     axes = ("last",)
     splits: ClassVar[tuple[str, ...]] = ("validation", "test")
+    stop_metric: ClassVar[str] = "cross_entropy"  # the first is the accuracy
     tables = (
         TableSpec(
             name="parity",
