@@ -36,7 +36,7 @@ def _parts(value: Any) -> Any:
     """Joins a list of parts; an empty text, or ``none``, is no value."""
     if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
         value = ";".join(value)
-    return None if isinstance(value, str) and value.strip().lower() in ("", "none") else value
+    return None if isinstance(value, str) and value.strip(" ;").lower() in ("", "none") else value
 
 
 def _penalty(text: str) -> str:

@@ -68,4 +68,4 @@ def number(text: str, kind: Any = float) -> Any:
 
 def written(value: float) -> str:
     """Returns the shortest text that reads as the number, without an idle ``.0``."""
-    return repr(value).removesuffix(".0")
+    return repr(value + 0).removesuffix(".0")  # -0.0 is 0

@@ -120,7 +120,7 @@ def parse(text: str) -> list[Term]:
 
 
 def _term(text: str) -> Term:
-    name, *rest = text.split(":")
+    name, *rest = (part.strip() for part in text.split(":"))
     if not name or not rest:
         raise ValueError(f"{short(text)!r}: write {FORM}")
     coefficient = patterns.number(rest[0])

@@ -249,6 +249,8 @@ def test_the_loop_follows_a_schedule() -> None:
         (["sparsity:1", "l1@*.W:1e-7:growth:10:10000:1e-5"],
          "sparsity:1;l1@*.W:1e-07:growth:10:10000:1e-05"),
         ("sparsity:10:linear:1000000:2000000", "sparsity:10:linear:1000000:2000000"),
+        ("sparsity : 10;gate:-0.0", "sparsity:10;gate:0"),
+        (" ; ", None),
         ("none", None),
         ("", None),
         (None, None),
