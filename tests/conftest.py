@@ -22,6 +22,7 @@ PYTHONPATH = os.pathsep.join([str(FAKE_PACKAGE), str(Path(__file__).parents[1])]
 ON_RAY = ("sweep/test_runner.py", "sweep/test_own_ray.py")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Gives all tests on Ray to one process, which starts with them, and each other file to one.
 

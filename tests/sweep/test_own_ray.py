@@ -74,7 +74,8 @@ def alive(session_id: int) -> list[str]:
 @pytest.mark.usefixtures("fake")
 @needs_proc
 def test_nobody_else_reaches_a_sweep_and_hanging_up_ends_it() -> None:
-    process = command(SLOW)
+    # long enough for a busy machine to look around; hanging up ends it
+    process = command(SLOW.replace("seeds=3", "seeds=60"))
     until(files, 120)
     heard = listening(process.pid)
     process.send_signal(signal.SIGHUP)
