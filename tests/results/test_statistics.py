@@ -184,7 +184,8 @@ def test_the_interval_of_a_mean_covers_it_as_often_as_it_says(
 def test_the_interval_of_a_mean_is_scipys(values: list[float], level: float) -> None:
     low, high = mean_interval(values, level)
     half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.5 + level / 2, len(values) - 1)
-    assert (low, high) == pytest.approx((np.mean(values) - half, np.mean(values) + half), abs=1e-9)
+    wanted = (np.mean(values) - half, np.mean(values) + half)
+    assert (low, high) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
 def test_one_value_has_no_interval() -> None:
