@@ -19,7 +19,7 @@ from nalu_ray.results.store.store import Store
 from tests.conftest import PYTHONPATH
 
 # what a shell starts in the background ignores it, and so does all that this starts
-HEEDING_CTRL_C = ["env", "--default-signal=INT"]
+HEEDING_CTRL_C = ["env", "--default-signal=INT,HUP"]
 # the command, but with states (and so, reports) as often as can be
 EAGER = """
 import functools, sys

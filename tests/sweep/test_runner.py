@@ -82,7 +82,7 @@ def until(happened: Callable[[], Any], seconds: float = 60) -> None:
 
 
 # what a shell starts in the background ignores it, and so does all that this starts
-HEEDING_CTRL_C = ["env", "--default-signal=INT"] if sys.platform == "linux" else []
+HEEDING_CTRL_C = ["env", "--default-signal=INT,HUP"] if sys.platform == "linux" else []
 
 
 def command(line: str, before: str = "", **options: Any) -> subprocess.Popen[str]:
