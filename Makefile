@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.10 python
 # More for the command: make static ARGS="--preset smoke"
 ARGS ?=
-# Two processes; how they share the tests out: tests/conftest.py
+# Two processes that take one test at a time, those on Ray first: tests/conftest.py
 SHARED_OUT := -n 2 --dist loadgroup --no-loadscope-reorder
 
 BIN := $(VENV)/bin/python

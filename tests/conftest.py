@@ -22,22 +22,15 @@ PYTHONPATH = os.pathsep.join([str(FAKE_PACKAGE), str(Path(__file__).parents[1])]
 ON_RAY = ("sweep/test_runner.py", "sweep/test_own_ray.py")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives all tests on Ray to one process, which starts with them, and each other file to one.
-
-    So there is one cluster for all tests, the other process computes while this one waits, and a
-    fixture of a file is built once. For `pytest -n 2 --dist loadgroup`; else nothing changes.
-    """
+    """Puts the tests on Ray first: they wait most of the time, and the processes wait together."""
     if not getattr(config.option, "loadgroup", False):
         return
-    on_ray = []
-    for item in items:
-        path = item.path.as_posix()
-        on_ray.append("cluster" in getattr(item, "fixturenames", ()) or path.endswith(ON_RAY))
-        item.add_marker(pytest.mark.xdist_group("ray" if on_ray[-1] else path))
-    order = sorted(range(len(items)), key=lambda place: not on_ray[place])
-    items[:] = [items[place] for place in order]
+    items.sort(key=lambda item: not _is_on_ray(item))
+
+
+def _is_on_ray(item: pytest.Item) -> bool:
+    return "cluster" in getattr(item, "fixturenames", ()) or item.path.as_posix().endswith(ON_RAY)
 
 
 @pytest.fixture(scope="session", autouse=True)
