@@ -30,6 +30,28 @@ def distance(weight: Tensor) -> Tensor:
     return (weight - weight.detach().round().clamp(-1, 1)).abs()
 
 
+def away_from_zero(weight: Tensor, inputs: Tensor) -> Tensor:
+    """R_z of sums, the mean of (1 - |W_ji|) z_i^2 with z the mean of inputs, (N, in)."""
+    return ((1 - weight.abs()) * inputs.mean(0).square()).mean()
+
+
+class Sparse(nn.Module):
+    """Base of units with a computed :attr:`weight` that should end at -1, 0 and 1."""
+
+    @property
+    def weight(self) -> Tensor:
+        """W, (out_features, in_features)."""
+        raise NotImplementedError
+
+    def penalty(self) -> dict[str, Tensor]:
+        """Penalties of the parameters by name: ``sparsity``, the mean of min(|W|, |1 - |W||)."""
+        return {"sparsity": distance(self.weight).mean()}
+
+    def measure(self) -> dict[str, Tensor]:
+        """Figures of the parameters by name: ``sparsity_error``, the largest distance."""
+        return {"sparsity_error": distance(self.weight).max()}
+
+
 class Weighted(nn.Module):
     """Base of units with a weight W, (out_features, in_features), that stays within bounds.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count, check_positive
-from ._weighted import Selector, distance, within
+from ._weighted import Selector, Sparse, within
 from .initialisers import Init, check_init, initialise
 from .nac import NAC, Accumulator
 from .nalu import exponent, log_magnitude, max_exponent
@@ -122,7 +122,7 @@ class MNAC(Accumulator):
         return f"{super().extra_repr()}, epsilon={self.epsilon}"
 
 
-class SigmoidMNAC(nn.Module):
+class SigmoidMNAC(Sparse):
     """Multiplicative NAC with weights in (0, 1): products of magnitudes, but no quotients.
 
     Madsen and Johansen (2020), section 3.1::
@@ -181,14 +181,6 @@ class SigmoidMNAC(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         return log_product(x, self.weight, self.epsilon, self.W_hat.dtype)
-
-    def penalty(self) -> dict[str, Tensor]:
-        """Penalties by name: ``sparsity``, the mean distance of W from the nearest of 0 and 1."""
-        return {"sparsity": distance(self.weight).mean()}
-
-    def measure(self) -> dict[str, Tensor]:
-        """Figures by name: ``sparsity_error``, the largest distance."""
-        return {"sparsity_error": distance(self.weight).max()}
 
     def extra_repr(self) -> str:
         return (

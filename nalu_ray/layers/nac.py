@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count
-from ._weighted import distance
+from ._weighted import Sparse, away_from_zero
 from .functional import linear
 from .initialisers import Init, check_init, initialise
 from .registry import register
@@ -27,7 +27,7 @@ def nac_weight(w_hat: Tensor, m_hat: Tensor) -> Tensor:
     return torch.tanh(w_hat) * torch.sigmoid(m_hat)
 
 
-class Accumulator(nn.Module):
+class Accumulator(Sparse):
     """Base of NAC and NALU: the weight W = tanh(W_hat) * sigmoid(M_hat) and its parameters."""
 
     def __init__(
@@ -62,14 +62,6 @@ class Accumulator(nn.Module):
         """Redraw the parameters from ``generator``, which must live on their device."""
         initialise(self.W_hat, self.init, generator)
         initialise(self.M_hat, self.m_hat_init, generator)
-
-    def penalty(self) -> dict[str, Tensor]:
-        """Penalties of the parameters by name: ``sparsity``, the mean of min(|W|, |1 - |W||)."""
-        return {"sparsity": distance(self.weight).mean()}
-
-    def measure(self) -> dict[str, Tensor]:
-        """Figures of the parameters by name: ``sparsity_error``, the largest distance."""
-        return {"sparsity_error": distance(self.weight).max()}
 
     def extra_repr(self) -> str:
         return (
@@ -130,8 +122,7 @@ class NAC(Accumulator):
         """
         penalties = super().penalty()
         if inputs is not None:
-            unused = 1 - self.weight.abs()
-            penalties["inputs"] = (unused * inputs.mean(0).square()).mean()
+            penalties["inputs"] = away_from_zero(self.weight, inputs)
         return penalties
 
 

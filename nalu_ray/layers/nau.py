@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ._noise import Noise
-from ._weighted import Selector, within
+from ._weighted import Selector, away_from_zero, within
 from .functional import linear
 from .initialisers import Init
 from .registry import register
@@ -86,7 +86,7 @@ class NAU(Selector):
         """Penalties by name; ``inputs``, (N, in_features), are needed for the one of this name."""
         penalties = super().penalty()
         if inputs is not None:
-            penalties["inputs"] = ((1 - self.W.abs()) * inputs.mean(0).square()).mean()
+            penalties["inputs"] = away_from_zero(self.W, inputs)
         return penalties
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count, check_not_negative, check_positive
-from ._weighted import distance
+from ._weighted import Sparse
 from .functional import linear
 from .registry import register
 from .stack import Stacked
@@ -28,7 +28,7 @@ def snapped(value: Tensor, nearest: Tensor, tolerance: float) -> Tensor:
     return torch.where(near, nearest + (value - value.detach()), value)
 
 
-class SnappingNAC(nn.Module):
+class SnappingNAC(Sparse):
     """Neural accumulator whose weight is exactly -1, 0 or 1 once it is close.
 
     DuJardin (2025)::
@@ -96,14 +96,6 @@ class SnappingNAC(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
         return linear(x, self.weight)
-
-    def penalty(self) -> dict[str, Tensor]:
-        """``sparsity``, ours: the mean distance of W from the nearest of -1, 0 and 1."""
-        return {"sparsity": distance(self.weight).mean()}
-
-    def measure(self) -> dict[str, Tensor]:
-        """``sparsity_error``: the largest distance of W from the nearest of -1, 0 and 1."""
-        return {"sparsity_error": distance(self.weight).max()}
 
     def extra_repr(self) -> str:
         return (
