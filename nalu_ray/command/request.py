@@ -25,8 +25,8 @@ ABOUT = """\
 Runs a task's sweep and prints its tables. Stored seeds are not run again: rerun the same command to
 resume, or a larger one to run only the difference.
 
-The sweep is a preset of tune_configs/<task>.yaml: --preset NAME, or preset=NAME. Override its fields
-with field=value; commas make a grid: layer=nac,nalu op=add,mul. layer=all means every layer.
+The sweep is a preset of tune_configs/<task>.yaml: --preset NAME, or preset=NAME. Override its
+fields with field=value; commas make a grid: layer=nac,nalu op=add,mul. layer=all means every layer.
 seeds=100 means seeds 0 to 99, seeds=3,7 means seeds 3 and 7.
 """
 EXAMPLES = """\
