@@ -1,4 +1,6 @@
 # Every target makes what it needs: `make static` is enough after a clone.
+# On Linux, torch without CUDA takes less disk. Install it first:
+#   python3 -m venv .venv && .venv/bin/pip install torch torchvision --index-url https://download.pytorch.org/whl/cpu
 VENV ?= .venv
 # A Python to build $(VENV) with: make test PYTHON=/opt/python3.12/bin/python3
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.10 python
@@ -13,25 +15,26 @@ UNFINISHED := $(VENV)/.unfinished
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 CLUSTER := $(VENV)/.installed-cluster
+DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help static identity gridworld report test coverage test-cluster lint types check install install-dev clean
+.PHONY: help static identity gridworld report test coverage test-cluster lint types docs check install install-dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 static: $(BASE) ## static arithmetic (paper 4.1), laptop preset; ARGS="..." adds flags
-	$(BIN) -m nalu_ray.tune static $(ARGS)
+	@$(call run,nalu_ray.tune static $(ARGS))
 
 identity: $(BASE) ## failure to extrapolate the identity (paper figure 1)
-	$(BIN) -m nalu_ray.tune identity $(ARGS)
+	@$(call run,nalu_ray.tune identity $(ARGS))
 
 gridworld: $(BASE) ## time tracking in the gridworld by A3C and IMPALA (paper 4.5, figure 5)
-	$(BIN) -m nalu_ray.tune gridworld $(ARGS)
+	@$(call run,nalu_ray.tune gridworld $(ARGS))
 
 report: $(BASE) ## tables, figures and the HTML page from stored rows
-	$(BIN) -m nalu_ray.report $(ARGS)
+	@$(call run,nalu_ray.report $(ARGS))
 
 test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
 	$(BIN) -m pytest $(SHARED_OUT) $(ARGS)
@@ -49,14 +52,20 @@ lint: $(DEV) ## style and likely bugs
 types: $(DEV) ## static types
 	$(BIN) -m mypy
 
+docs: $(DOCS) ## build the documentation site in site/ and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN) -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 check: lint types test ## all three
 
 install: $(BASE) ## install the package into $(VENV)
+	@$(go-on)
 
 install-dev: $(DEV) ## ... and what tests, lint and types need
+	@$(go-on)
 
 clean: ## remove builds and caches; keeps results/ and $(VENV)
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(BASE): pyproject.toml
@@ -72,6 +81,18 @@ $(DEV): pyproject.toml
 $(CLUSTER): $(DEV)
 	$(BIN) -m pip install --disable-pip-version-check --editable '.[cluster]'
 	@touch $@
+
+$(DOCS): $(BASE)
+	$(BIN) -m pip install --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+# Runs a command, then says how to run more of them, however it ended.
+run = $(info $(BIN) -m $(1))$(BIN) -m $(1); code=$$?; $(go-on); exit $$code
+# Prints nothing where $(VENV) is active already.
+define go-on
+[ "$$(command -v python)" = "$(abspath $(BIN))" ] || \
+	echo "to run more, activate the environment: . $(VENV)/bin/activate"
+endef
 
 # Makes $(VENV), unless one stands that is not left over from an interrupted install. A candidate
 # must run: a version manager's shim may exist for a Python that does not.

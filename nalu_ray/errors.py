@@ -34,6 +34,25 @@ def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
     return f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(names)}"
 
 
+def raise_interruption(error: BaseException) -> None:
+    """Raises the Ctrl-C or the signal that an error hides; returns for other errors.
+
+    An interruption that reaches torch between two steps of its own clean-up comes out as a
+    RuntimeError ("INTERNAL ASSERT FAILED"), raised while the interruption was handled.
+
+    Raises:
+        BaseException: the interruption.
+    """
+    part: BaseException | None = error
+    seen: set[int] = set()
+    while part is not None and id(part) not in seen:
+        seen.add(id(part))
+        if not isinstance(part, Exception):
+            raise part
+        # after `from`, the error is one that the code meant to raise
+        part = None if part.__suppress_context__ else part.__context__
+
+
 def explain(error: ValidationError) -> list[str]:
     """Returns one line per mistake: field, value, what is allowed."""
     return list(map(_explain_one, error.errors()))

@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from nalu_ray.command.words import Exit, Parser, assignments, guarded, whole
-from nalu_ray.errors import ConfigError, did_you_mean, explain, printable
+from nalu_ray.command.exits import Exit, guarded
+from nalu_ray.command.network_choice import add_options
+from nalu_ray.command.readers import (
+    SeriesReader,
+    TextReader,
+    choose_model,
+    doubts,
+    setting_of,
+)
+from nalu_ray.command.words import Parser, assignments, whole
+from nalu_ray.errors import ConfigError, did_you_mean, printable
+from nalu_ray.input import invocation
 from nalu_ray.registry import tasks
 from nalu_ray.results.output import figures, traces
 from nalu_ray.results.store import paths
-from nalu_ray.results.store.atomic import write_bytes
+from nalu_ray.results.store.file_access import write_bytes
 from nalu_ray.results.store.networks import describe
 from nalu_ray.sweep.warnings import WarningRelay
 from nalu_ray.task import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor, nn
 
     from nalu_ray.training.checkpoints import Model
 
+EXAMPLE = "language five hundred and fifteen"
 SUFFIXES = (".png", ".pdf", ".svg")
 _EXAMPLES = """\
 examples:
   python -m nalu_ray.predict language five hundred and fifteen
-      ask the stored network with the lowest validation error
+      ask the stored network with the lowest validation error; if none is stored,
+      the one that comes with nalu-ray
   python -m nalu_ray.predict language "eighty-one" head=nac combine=sum
       ask the best network with these settings
   python -m nalu_ray.predict language --figure figure3.png --examples 9
@@ -42,60 +52,8 @@ exit codes: 0 success, 2 wrong usage, 3 the results cannot be read
 """
 
 
-@runtime_checkable
-class TextReader(Protocol):
-    """A task whose networks read texts."""
-
-    name: str
-    axes: tuple[str, ...]
-    setting_type: type[Setting]
-
-    def build(self, setting: Any) -> nn.Module:
-        """Builds a network without trained weights."""
-
-    def words(self, text: str) -> list[str]:
-        """Returns the words of a text.
-
-        Raises:
-            ValueError: the text has unknown words or none.
-        """
-
-    def after_each(
-        self, setting: Any, weights: dict[str, Tensor], words: Sequence[str]
-    ) -> list[float]:
-        """Returns a trained network's number after each word."""
-
-    def unseen(self, setting: Any, seed: int, count: int) -> list[tuple[list[str], float]]:
-        """Returns up to ``count`` texts that a seed did not train on, as words and number."""
-
-
-@runtime_checkable
-class SeriesReader(Protocol):
-    """A task whose networks read series of images."""
-
-    name: str
-    axes: tuple[str, ...]
-    setting_type: type[Setting]
-    names: tuple[str, ...]
-
-    def build(self, setting: Any) -> nn.Module:
-        """Builds a network without trained weights."""
-
-    def prepare(self) -> None:
-        """Downloads the images.
-
-        Raises:
-            RuntimeError: no source has them; the message says how to provide them.
-        """
-
-    def examples(
-        self, setting: Any, weights: dict[str, Tensor], seed: int, count: int
-    ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Returns series of images that a seed did not train on, with answers and targets."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.exits.Exit`."""
     return guarded(lambda: _predict(argv))
 
 
@@ -106,16 +64,26 @@ def _predict(argv: Sequence[str] | None) -> int:
         return Exit.DONE
     task, text, wanted = _checked(options, unknown)
     with WarningRelay(lambda warning: print(f"warning: {warning}", file=sys.stderr)):
-        path, model = _model(options, task, wanted)
-    setting = _setting(task, model)
-    known = {name: getattr(setting, name) for name in (*task.axes, "lr")} | model.about
-    print(f"{printable(path)}: {describe(known)}")
+        chosen = choose_model(
+            task, options.out, wanted, checkpoint=options.checkpoint, shipped=options.shipped
+        )
+    model = chosen.network
+    setting = setting_of(task, model)
+    axes = describe({name: getattr(setting, name) for name in task.axes})
+    about = model.about
+    score = f"{about['split']} {about['metric']} {about['value']:.4g} at step {about['step']:,}"
+    print(chosen.header("model", f"{axes}, seed {about['seed']}, {score}"), flush=True)
+    if isinstance(task, SeriesReader):
+        _prepare(task)
+    for line in doubts(task, setting, model):
+        print(f"warning: {line}", file=sys.stderr)
+    title = f"{axes}, {score}"
     if isinstance(task, SeriesReader):
         examples = _series(task, setting, model, options.examples)
         for series in examples:
             print("\n".join(traces.series_lines(series)))
         if options.figure is not None:
-            _draw(options.figure, traces.draw_series(examples, describe(known)))
+            _draw(options.figure, traces.draw_series(examples, title))
         return Exit.DONE
     texts: list[tuple[list[str], float | None]] = [(text, None)]
     if not text:
@@ -127,15 +95,18 @@ def _predict(argv: Sequence[str] | None) -> int:
     for trace in answers:
         print("\n".join(traces.lines(trace)))
     if options.figure is not None:
-        _draw(options.figure, traces.draw(answers, describe(known)))
+        _draw(options.figure, traces.draw(answers, title))
     return Exit.DONE
 
 
-def _series(task: SeriesReader, setting: Setting, model: Model, count: int) -> list[traces.Series]:
+def _prepare(task: SeriesReader) -> None:
     try:
         task.prepare()
     except RuntimeError as error:
         raise ConfigError([str(error)]) from error
+
+
+def _series(task: SeriesReader, setting: Setting, model: Model, count: int) -> list[traces.Series]:
     return [
         traces.Series(images.numpy(), values.numpy(), targets.numpy(), task.names)
         for images, values, targets in task.examples(
@@ -154,24 +125,13 @@ def _parser() -> Parser:
         help="task name (language with a text, mnist_counting or mnist_addition), then fields of "
         "the network such as head=nalu",
     )
-    add("-h", "--help", action="store_true", help="show this message and exit")
-    add(
-        "--checkpoint",
-        type=paths.place,
-        metavar="FILE",
-        help="file of trained networks (default: the best under --out)",
-    )
-    add(
-        "--out",
-        type=paths.place,
-        default="results",
-        help="folder or URI of the results (default: %(default)s)",
-    )
+    add("-h", "--help", action="store_true", help="print this help")
+    add_options(parser, "file of trained networks")
     add(
         "--figure",
         type=paths.file,
         metavar="FILE",
-        help="draw the answers to the text, or to test examples without one, as .png, .pdf or .svg",
+        help="draw the answers to the text (without one: to test examples) as .png, .pdf or .svg",
     )
     add(
         "--examples",
@@ -202,14 +162,18 @@ def _checked(
     read: list[str] = []
     task = askable.get(name)
     if task is None:
-        mistakes.append(did_you_mean("task to ask", name, askable))
+        mistakes.append(_no_task(name, text, askable))
     elif isinstance(task, SeriesReader):
         mistakes += [f"{word}: {name} reads images, not words" for word in text.split()]
     elif text or options.figure is None:
         try:
             read = task.words(text)
         except ValueError as error:
-            mistakes.append(str(error))
+            digits = [word for word in text.split() if word.isdecimal()]
+            hint = f"write the number in words: {_example()}"
+            mistakes += [f"{word}: {hint}" for word in digits] or [str(error)]
+    if options.shipped and options.checkpoint:
+        mistakes.append("--checkpoint names a file of your own: leave out --shipped")
     if options.examples < 1:
         mistakes.append(f"--examples {options.examples} must be 1 or more")
     if options.figure is not None and options.figure.suffix not in SUFFIXES:
@@ -219,41 +183,22 @@ def _checked(
     return task, read, wanted
 
 
-def _model(
-    options: argparse.Namespace, task: TextReader | SeriesReader, wanted: dict[str, str]
-) -> tuple[str, Model]:
-    from nalu_ray.training import checkpoints  # noqa: PLC0415 (keeps --help quick)
-
-    def fit(model: Model) -> None:
-        if (wrong := _misfit(task, model)) is not None:
-            raise checkpoints.ModelError(wrong)
-
-    try:
-        if options.checkpoint:
-            return options.checkpoint, checkpoints.load(options.checkpoint, task.name, wanted, fit)
-        return checkpoints.best(options.out, task.name, wanted, fit)
-    except checkpoints.ModelError as error:
-        raise ConfigError([str(error)]) from error
+def _example() -> str:
+    return invocation.command("predict", EXAMPLE.split())
 
 
-def _setting(task: TextReader | SeriesReader, model: Model) -> Setting:
-    return task.setting_type.model_validate(model.setting)
-
-
-def _misfit(task: TextReader | SeriesReader, model: Model) -> str | None:
-    """Returns why a model cannot be used (another version, or damaged), or None if it can."""
-    import torch  # noqa: PLC0415 (keeps --help quick)
-
-    from nalu_ray.training import plain  # noqa: PLC0415 (as above)
-
-    try:
-        setting = _setting(task, model)
-        with torch.device("meta"):  # any size, without memory
-            return plain.misfit(task.build(setting), model.weights)
-    except ValidationError as error:
-        return "; ".join(explain(error))
-    except (RuntimeError, TypeError, ValueError) as error:
-        return str(error).split("\n", maxsplit=1)[0]
+def _no_task(name: str, text: str, askable: Mapping[str, TextReader | SeriesReader]) -> str:
+    """Returns the error line for a command line that does not start with a task."""
+    if not name:
+        return f"name the task and a text: {_example()}"
+    if name.isdecimal():
+        return f"{printable(name)}: write the number in words: {_example()}"
+    for reader in askable.values():
+        with contextlib.suppress(ValueError):  # it reads other words
+            if isinstance(reader, TextReader):
+                words = [reader.name, *reader.words(f"{name} {text}")]
+                return f"name the task: {invocation.command('predict', words)}"
+    return did_you_mean("task to ask", name, askable)
 
 
 def _draw(path: Path, figure: Figure) -> None:

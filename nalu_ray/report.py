@@ -1,4 +1,4 @@
-"""Prints the tables of stored rows; writes them, the figures and one HTML page to a folder."""
+"""Prints the tables of stored rows, and writes tables and figures to a folder."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nalu_ray.command.words import Exit, Parser, guarded
+from nalu_ray.command.exits import Exit, guarded
+from nalu_ray.command.replay import replays
+from nalu_ray.command.words import Parser, assignments, take_values, task_and_words
 from nalu_ray.errors import ConfigError, did_you_mean
-from nalu_ray.results.output import leaderboard, reproduction
+from nalu_ray.input import invocation
+from nalu_ray.input.values import split
+from nalu_ray.results.output import leaderboard, reproduction, runs
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
-from nalu_ray.results.output.save import SAVED, Stored, count, present
+from nalu_ray.results.output.save import SAVED, Stored, count, file_name, present
 from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.store import paths
-from nalu_ray.results.store.atomic import write_text
+from nalu_ray.results.store.file_access import write_text
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.warnings import WarningRelay
 
 __all__ = ["main", "present"]
 
 _WIDTH = 120
+_WORDS = ("layer", "op", "lr", "hidden", "preset", "seeds")  # fields that many tasks have
 
 _EXAMPLES = """\
 examples:
@@ -32,22 +38,33 @@ examples:
       every stored task in the terminal; tables and figures under results/report
   python -m nalu_ray.report static --format latex
       one task's tables for a paper
+  python -m nalu_ray.report static layer=nac,nalu op=mul preset=laptop
+      only these settings, in the terminal and under results/report
+  python -m nalu_ray.report static --runs
+      which file holds which setting and seeds
   python -m nalu_ray.report --published mine.csv
-      your own published values beside ours: docs/leaderboard.md
+      print your own published values beside ours: docs/leaderboard.md
   python -m nalu_ray.report --html --to site
       one self-contained page, site/report.html
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.exits.Exit`."""
     return guarded(lambda: _main(argv))
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    arguments, unknown = _parser().parse_known_args(argv)
-    if unknown:
-        raise ConfigError([_unknown(word) for word in unknown])
+    line = list(sys.argv[1:] if argv is None else argv)
+    arguments, unknown = _parser().parse_known_intermixed_args(line)
+    if arguments.help:
+        print(_parser().format_help())
+        return Exit.DONE
+    strange = [word for word in unknown if word[:1] == "-"]
+    arguments.words += [word for word in unknown if word not in strange]
+    values = take_values(strange, line, arguments.words)
+    if strange:
+        raise ConfigError([_parser().unknown(w, _WORDS, values.get(w, "")) for w in strange])
     try:
         with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
             return _report(arguments)
@@ -59,8 +76,14 @@ def _main(argv: Sequence[str] | None) -> int:
 def _parser() -> Parser:
     parser = Parser("python -m nalu_ray.report", __doc__ or "", _EXAMPLES)
     add = parser.add_argument
-    add("task", nargs="?", help="task to report (default: every stored task)")
-    add("-h", "--help", action="help", help="print this help")
+    add(
+        "words",
+        nargs="*",
+        metavar="task [key=value]",
+        help="task to report (default: every stored task), then field=value filters: "
+        "layer=nac,nalu op=mul preset=laptop seeds=0-9",
+    )
+    add("-h", "--help", action="store_true", help="print this help")
     add(
         "--format",
         choices=sorted(FORMATS),
@@ -81,8 +104,8 @@ def _parser() -> Parser:
         "--published",
         metavar="FILE",
         type=paths.file,
-        help="CSV of published values to stand beside ours, columns table, row, column, measure, "
-        "value: docs/leaderboard.md",
+        help="CSV file of published values to print beside ours; docs/leaderboard.md describes its "
+        "columns",
     )
     add(
         "--html", action="store_true", help="write one page, report.html, instead of separate files"
@@ -90,19 +113,46 @@ def _parser() -> Parser:
     add(
         "--reproduction",
         action="store_true",
-        help="write one page, reproduction.md, instead: every number of the paper, and whether the "
-        "stored rows reproduce it",
+        help="write one page, reproduction.md, instead of separate files: every number of the "
+        "paper, and whether the stored rows reproduce it",
+    )
+    add(
+        "--runs",
+        action="store_true",
+        help="print a CSV list of the stored files instead of tables: setting, preset, seeds, "
+        "outcomes, name",
     )
     return parser
 
 
-def _unknown(word: str) -> str:
-    return _parser().unknown(word) if word[0:1] == "-" else f"'{word}': one task at a time"
+def _filtered(tasks: list[Stored], words: Sequence[str]) -> list[Stored]:
+    """Returns the only task with the filter of ``key=value`` words.
+
+    Raises:
+        ConfigError: there are several tasks, or a word is wrong.
+    """
+    given, mistakes = assignments(words)
+    if len(tasks) > 1:
+        mistakes.append(f"'{words[0]}': name the task before it, such as {tasks[0].specs.task}")
+    if mistakes:
+        raise ConfigError(mistakes)
+    seeds = parse_seeds(given.pop("seeds")) if "seeds" in given else ()
+    wanted = {name: split(text) for name, text in given.items()}
+    return [tasks[0].filtered(wanted, seeds, words)]
 
 
 def _report(arguments: argparse.Namespace) -> int:
     store = Store(arguments.out)
-    tasks = _load(store, _names(store, arguments.task))
+    name, words = task_and_words(arguments.words)
+    if others := [word for word in words if "=" not in word]:
+        raise ConfigError([f"'{word}': one task at a time" for word in others])
+    names = _names(store, name)
+    if arguments.runs:
+        print("".join(runs.listing(store, task) for task in names), end="")
+        return Exit.DONE
+    tasks = _load(store, names)
+    if words:
+        tasks = _filtered(tasks, words)
     if arguments.published:
         values = _published(store, arguments.published)
         tasks = [stored.with_published(values) for stored in tasks]
@@ -110,36 +160,55 @@ def _report(arguments: argparse.Namespace) -> int:
     target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
     if arguments.reproduction:
         shown = [table for stored in tasks for table in stored.tables]
-        print(count([write_text(target / "reproduction.md", reproduction.page(shown))], target))
-        return Exit.DONE
-    form: str | None = arguments.format
+        name = f"{file_name('reproduction', ' '.join(words))}.md"
+        written = [write_text(target / name, reproduction.page(shown))]
+    elif arguments.html:
+        written = [_page(store, tasks, target / f"{file_name('report', ' '.join(words))}.html")]
+        if arguments.format:
+            written += _separate(tasks, target, arguments.format, words)
+    else:
+        written = _separate(tasks, target, arguments.format, words)
+    # what another program reads stays free of anything else
+    form = arguments.format and not arguments.reproduction
+    print(count(written, target), file=sys.stderr if form else sys.stdout)
+    return Exit.DONE
+
+
+def _separate(
+    tasks: Sequence[Stored], target: Path, form: str | None, words: Sequence[str]
+) -> list[Path]:
+    """Prints the tables, and writes them and the figures to files."""
     written: list[Path] = []
     for stored in tasks:
         if form:
             print("\n".join(FORMATS[form](table) for table in stored.tables))
-        elif not arguments.html:
+        else:
             stored.print(_console())
-        if form or not arguments.html:
-            written += stored.save_tables(target, (form,) if form else SAVED)
-            written += stored.save_figures(target)
+        written += stored.save_tables(target, (form,) if form else SAVED)
+        written += stored.save_figures(target)
     board = leaderboard.tables(tasks)
-    if board and (form or not arguments.html):
-        written.append(write_text(target / "leaderboard.md", leaderboard.page(board)))
-    if arguments.html:
-        chapters = [leaderboard.chapter(board)] if board else []
-        chapters += [stored.chapter(store) for stored in tasks]
-        written.append(write_text(target / "report.html", page(chapters)))
-    # what another program reads stays free of anything else
-    print(count(written, target), file=sys.stderr if form else sys.stdout)
-    return Exit.DONE
+    if board:
+        name = f"{file_name('leaderboard', ' '.join(words))}.md"
+        written.append(write_text(target / name, leaderboard.page(board)))
+    return written
+
+
+def _page(store: Store, tasks: Sequence[Stored], path: Path) -> Path:
+    board = leaderboard.tables(tasks)
+    chapters = [leaderboard.chapter(board)] if board else []
+    networks = replays(store, [stored.specs.task for stored in tasks])
+    chapters += [stored.chapter(store, networks.get(stored.specs.task)) for stored in tasks]
+    return write_text(path, page(chapters))
 
 
 def _names(store: Store, task: str | None) -> list[str]:
     names = store.tasks()
     if not names:
-        raise ConfigError([f"no rows stored in {store.out}; run python -m nalu_ray.tune first"])
+        first = invocation.command("tune", ["static"])
+        raise ConfigError([f"no rows stored in {store.out}; run a task first: {first}"])
     if task is not None and task not in names:
-        raise ConfigError([f"{did_you_mean('task', task, names)} (stored in {store.out})"])
+        text = f"{did_you_mean('stored task', task, names)} (stored in {store.out})"
+        raise ConfigError([f"{text}; all tasks: {invocation.command('tune', ['--list'])}"])
     return names if task is None else [task]
 
 

@@ -19,9 +19,9 @@ import pandas as pd
 from pydantic import Field, model_validator
 from pydantic_core import to_jsonable_python
 
+from nalu_ray.input.values import StrictModel, check_text
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.columns import columns
-from nalu_ray.values import StrictModel, check_text
 
 if TYPE_CHECKING:  # tables are printed without torch
     import torch
@@ -38,6 +38,10 @@ class Setting(StrictModel):
         set for these points alone.
         """
         return {}
+
+    def remarks(self) -> list[str]:
+        """Returns a line for each value that is valid but probably not meant; the plan shows it."""
+        return []
 
     @model_validator(mode="after")
     def _can_be_stored(self) -> Setting:
@@ -215,6 +219,14 @@ class Task(ABC, Generic[S]):
         They are added to :meth:`memory`.
         """
         return 0
+
+    def device_memory(self, setting: S, seeds: int) -> int:
+        """Returns the peak memory of a trial's tensors on a GPU, in bytes above CUDA's own.
+
+        By default it is that of the same tensors on a CPU. A trial's manifest has the bytes that it
+        took.
+        """
+        return self.memory(setting, seeds) + self.trained(setting, seeds)
 
     def parameters(self, setting: S) -> int | None:
         """Returns the number of trained parameters per seed; None if it is not known."""

@@ -11,25 +11,32 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.live import Live
 
-from nalu_ray.command.words import Exit, Parser, assignments, guarded, number, whole
-from nalu_ray.errors import ConfigError, did_you_mean, printable
+from nalu_ray.command.exits import Exit, guarded
+from nalu_ray.command.network_choice import Chosen, add_options, choose
+from nalu_ray.command.words import Parser, assignments, number, whole
+from nalu_ray.errors import ConfigError, did_you_mean
+from nalu_ray.input import invocation
 from nalu_ray.results.store import paths
-from nalu_ray.results.store.networks import describe
 from nalu_ray.rl import animation
 from nalu_ray.rl.agent.choice import best
-from nalu_ray.rl.agent.stored import Agent, AgentError
+from nalu_ray.rl.agent.description import description, doubts
+from nalu_ray.rl.agent.stored import Agent, AgentError, about
 from nalu_ray.rl.animation import Moment, play
 from nalu_ray.rl.rollout import TASK
 from nalu_ray.sweep.warnings import WarningRelay
+from nalu_ray.trained import Shipped, pick
 
 _EXAMPLES = """\
 examples:
   python -m nalu_ray.watch gridworld --t 19
-      the best stored agent, instructed to arrive at time 19
+      the best stored agent, told to arrive at time 19; if none is stored, the one
+      that comes with nalu-ray
   python -m nalu_ray.watch gridworld variant=nac_core algorithm=a3c --t 50 --episodes 5
       the best agent with these fields
   python -m nalu_ray.watch gridworld --t 19 --checkpoint results/gridworld/NAME.agent.pt --plain
       one line per step, as when the output is not a terminal
+  python -m nalu_ray.watch gridworld variant=lstm --t 60 --shipped
+      the LSTM that comes with nalu-ray, whatever is stored
   python -m nalu_ray.watch gridworld --t 19 --save agent.gif
       save an animation instead of playing it here
 
@@ -38,7 +45,7 @@ exit codes: 0 success, 2 wrong usage or input, 3 the results cannot be read, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.exits.Exit`."""
     return guarded(lambda: _main(argv))
 
 
@@ -56,9 +63,13 @@ def _watch(argv: Sequence[str] | None) -> int:
         return Exit.DONE
     wanted = _checked(options, unknown)
     with WarningRelay(lambda text: print(f"warning: {text}", file=sys.stderr)):
-        name, agent = _agent(options, wanted)
+        chosen = _agent(options, wanted)
+    agent = chosen.network
     limit = options.time_limit or max(agent.world.time_limit, 2 * options.t)
-    print(f"{printable(name)}: {describe(agent.about) or 'its training is unknown'}")
+    print(chosen.header("agent", description(agent)), flush=True)
+    scores = chosen.shipped.scores if chosen.shipped else {}
+    for line in doubts(agent, scores, options.t):
+        print(f"warning: {line}", file=sys.stderr)
     moments = play(
         agent,
         options.t,
@@ -84,18 +95,7 @@ def _parser() -> Parser:
     add = made.add_argument
     add("-h", "--help", action="store_true", help="print this help")
     add("--t", type=whole, metavar="N", help="T, the time at which the agent should arrive")
-    add(
-        "--checkpoint",
-        type=paths.place,
-        metavar="FILE",
-        help="file of an agent (default: the best under --out)",
-    )
-    add(
-        "--out",
-        type=paths.place,
-        default="results",
-        help="folder or URI of the results (default: %(default)s)",
-    )
+    add_options(made, "file of an agent")
     add(
         "--episodes",
         type=whole,
@@ -131,14 +131,29 @@ def _checked(options: argparse.Namespace, unknown: Sequence[str]) -> dict[str, s
     """Returns the ``key=value`` words; raises :class:`ConfigError` with every mistake."""
     mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
     task, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
-    if task != TASK:
+    if not task:
+        example = invocation.command("watch", [TASK, "--t", "19"])
+        mistakes.append(f"name the task to watch: {example}")
+    elif task != TASK:
         mistakes.append(did_you_mean("task to watch", task, [TASK]))
     wanted, wrong = assignments(words)
     mistakes += wrong
+    if options.shipped and options.checkpoint:
+        mistakes.append("--checkpoint names a file of your own: leave out --shipped")
     if wanted and options.checkpoint:
         mistakes.append("--checkpoint already names the agent: leave out the key=value words")
     if options.t is None:
         mistakes.append("--t is missing: the time at which the agent should arrive, such as --t 19")
+    mistakes += _out_of_range(options)
+    if options.save is not None:
+        mistakes += animation.mistakes(options.save)
+    if mistakes:
+        raise ConfigError(mistakes)
+    return wanted
+
+
+def _out_of_range(options: argparse.Namespace) -> list[str]:
+    mistakes = []
     low = {"t": 1, "episodes": 1, "seed": 0, "time_limit": options.t or 1}
     for name, least in low.items():
         value = getattr(options, name)
@@ -147,20 +162,30 @@ def _checked(options: argparse.Namespace, unknown: Sequence[str]) -> dict[str, s
             mistakes.append(f"--{name.replace('_', '-')} {value}: must be {least}{why} or more")
     if not 0.1 <= options.fps <= 50:
         mistakes.append(f"--fps {options.fps:g}: must be 0.1 to 50")
-    if options.save is not None:
-        mistakes += animation.mistakes(options.save)
-    if mistakes:
-        raise ConfigError(mistakes)
-    return wanted
+    return mistakes
 
 
-def _agent(options: argparse.Namespace, wanted: dict[str, str]) -> tuple[str, Agent]:
+def _agent(options: argparse.Namespace, wanted: dict[str, str]) -> Chosen[Agent]:
     try:
         if options.checkpoint:
-            return options.checkpoint, Agent.load(options.checkpoint)
-        return best(options.out, wanted)
+            return Chosen(Agent.load(options.checkpoint), options.checkpoint)
+        if options.shipped:
+            entry, agent = _shipped(wanted)
+            return Chosen(agent, entry.file, entry)
+        return choose(
+            "agent",
+            options.out,
+            wanted,
+            stored=lambda: best(options.out, wanted),
+            shipped=lambda: _shipped(wanted),
+        )
     except AgentError as error:
         raise ConfigError([str(error)]) from error
+
+
+def _shipped(wanted: dict[str, str]) -> tuple[Shipped, Agent]:
+    entry, data = pick(TASK, "agent", wanted, lambda data, name: [about(data, name)])
+    return entry, Agent.from_bytes(data, entry.file)
 
 
 def _live(

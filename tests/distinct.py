@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from nalu_ray import layers
 from nalu_ray.layers.cells.unit_cell import UnitFactory
 
@@ -21,3 +23,12 @@ def is_pair(name: str) -> bool:
     """Returns whether a layer's networks are of two classes, each of which has another name."""
     factory = layers.get(name).factory
     return isinstance(factory, layers.Stacked) and factory.first is not factory.layer
+
+
+def is_torchs_activation(name: str) -> bool:
+    """Returns whether a layer is a perceptron whose activation is PyTorch's own."""
+    network = layers.build(name, 2, 2, 2)
+    if not isinstance(network, layers.MLP) or isinstance(network[1], nn.Identity):
+        return False
+    own = type(network[1]).__module__.startswith("torch.")
+    return own and not list(network[1].parameters())

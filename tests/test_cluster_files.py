@@ -278,8 +278,41 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
 def test_shipped_files_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(ROOT / name)]) == 0
     shown = capsys.readouterr()
-    assert "ok: " in shown.out
     assert not shown.err
+    # a file with an example's security group, or in an open network, is not called ok
+    *notes, verdict = shown.out.splitlines()
+    named = {
+        "cluster.yaml": ["sg-00000000000000000", "ami-00000000000000000"],
+        "cluster/gcp.yaml": ["opens SSH to 0.0.0.0/0"],
+        "cluster/on_premise.yaml": [],
+    }[name]
+    assert len(notes) == len(named)
+    assert all(text in note for text, note in zip(named, notes, strict=True))
+    start = "no mistakes, but see the notes: " if named else "ok: "
+    assert verdict.startswith(f"{ROOT / name}: {start}")
+
+
+@pytest.mark.parametrize(
+    ("cidr", "is_open"),
+    [("0.0.0.0/0", True), ("0.0.0.0/1", True), ("::/0", True), ("0:0::0/0", True),
+     ("10.0.0.0/8", False), ("198.51.100.7/32", False)],
+)  # fmt: skip
+def test_an_open_security_group_is_named(tmp_path: Path, cidr: str, is_open: bool) -> None:
+    config = load(AWS)
+    rule = {"FromPort": 6379, "ToPort": 6379, "IpProtocol": "tcp", "IpRanges": [{"CidrIp": cidr}]}
+    config["provider"]["security_group"] = {"GroupName": "nodes", "IpPermissions": [rule]}
+    lines = checked(tmp_path, config).mistakes
+    where = "provider.security_group.IpPermissions.0.IpRanges.0.CidrIp"
+    assert [line.startswith(f"{where}={cidr}: the whole internet") for line in lines] == (
+        [True] * is_open
+    )
+
+
+def test_a_template_of_cloudformation_is_no_cluster_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", str(ROOT / "cluster/aws_account.yaml")]) == 2
+    assert "a template of AWS CloudFormation, not a cluster file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -131,7 +131,8 @@ def test_predict_takes_the_next_best(
     good = put(tmp_path / "language" / f"{GOOD}{ENDING}", MODEL)
     assert predict.main(["language", "two", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"{good}: head=nalu ")
+    assert out.startswith("head=nalu ")
+    assert out.splitlines()[0].endswith(f"({good})")
     lines = err.splitlines()
     # a file whose values are well, but not its weights, has two seeds to be tried
     assert 1 <= len(lines) <= 2
@@ -158,9 +159,16 @@ def test_a_checkpoint_of_predict_is_refused_in_one_line(
 
 def test_where_none_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "language" / f"a{ENDING}", MODELS["shape"][0])
-    assert predict.main(["language", "two", "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error == f"error: none of the 2 models in {tmp_path}/language can be used"
+    words = ["language", "two", "--out", str(tmp_path)]
+    assert predict.main(words) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(
+        f"no stored model under {tmp_path}/: using the one that comes with nalu-ray"
+    )
+    assert err.startswith(f"warning: skipped {tmp_path}/language/a{ENDING}: ")
+    assert predict.main([*words, "head=dnc"]) == 2
+    error = capsys.readouterr().err.splitlines()[0]
+    assert error.startswith("error: no model with head=dnc in ")
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file that gives EIO")
@@ -205,8 +213,9 @@ def test_watch_takes_the_next_best(
     words = ["gridworld", "--t", "3", "--episodes", "1", "--out", str(tmp_path)]
     assert watch.main(words) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"{good}: seed=0 exact=0.25")
-    (line,) = err.splitlines()
+    assert out.splitlines()[0].endswith(f"(seed 0), 25.0% exact arrivals there ({good})")
+    line, doubt = err.splitlines()
+    assert doubt.startswith("warning: this agent reached 25% exact arrivals")
     assert line.startswith(f"warning: skipped {bad}: ")
     assert why in line
 
@@ -218,5 +227,5 @@ def test_what_is_known_is_printed_without_escapes(
     words = ["gridworld", "--t", "3", "--episodes", "1", "--out", str(tmp_path)]
     assert watch.main(words) == 0
     out = capsys.readouterr().out
-    assert "variant=\\x1b]0;owned\\x07" in out
+    assert "\\x1b]0;owned\\x07, trained on" in out
     assert "\x1b" not in out

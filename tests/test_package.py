@@ -14,6 +14,7 @@ import pytest
 import nalu_ray
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.xdist_group("package")  # one process builds one wheel
 # Run outside the checkout, in an installed copy whose folder is the one argument.
 INSTALLED = """
 import sys
@@ -22,12 +23,12 @@ from pathlib import Path
 import envs
 import nalu_ray
 from nalu_ray.sweep.presets import configs_folder
-from nalu_ray.results.published import load_all
+from nalu_ray.results.published import load
 
 home = Path(sys.argv[1])
 for path in (nalu_ray.__file__, envs.__file__, configs_folder()):
     assert home in Path(path).resolve().parents, path
-assert len(load_all())
+assert len(load(7))
 print(nalu_ray.__version__, *sorted(path.stem for path in configs_folder().glob("*.yaml")))
 """
 
@@ -84,6 +85,7 @@ def test_wheel_metadata(wheel: Path) -> None:
 def test_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
     wanted = _files("nalu_ray", "*.py") | _files("envs", "*.py") | {"nalu_ray/py.typed"}
     wanted |= _files("nalu_ray/results/published", "*.csv")
+    wanted |= _files("nalu_ray/trained", "*.pt") | {"nalu_ray/trained/index.json"}
     wanted |= {f"nalu_ray/{path}" for path in _files("tune_configs", "*.yaml")}
     assert wanted <= _names(wheel)
 

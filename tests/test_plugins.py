@@ -14,6 +14,7 @@ import pytest
 from tests.test_contributing import example
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.xdist_group("plugins")  # one process builds the example
 POINTS = {"nalu_ray.tasks": {"mean": "mean"}, "nalu_ray.layers": {"clamped": "clamped"}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import subprocess
 import sys
@@ -15,12 +16,14 @@ from PIL import Image
 
 from nalu_ray import predict
 from nalu_ray.data import mnist
+from nalu_ray.input import invocation
 from nalu_ray.registry import task
 from nalu_ray.seeding import generator
 from nalu_ray.tasks.language.data import VOCABULARY, split, tokenise, words
 from nalu_ray.training.checkpoints import ENDING
 
 ROOT = Path(__file__).resolve().parents[1]
+COMMAND = "PYTHON -m nalu_ray.predict language"  # whichever Python the command names
 
 
 def trained(path: Path, about: dict[str, Any] | None = None, **values: Any) -> Path:
@@ -59,8 +62,7 @@ def test_the_number_after_each_word_of_the_best(
     assert err == ""
     first, *lines = text.splitlines()
     assert first == (
-        f"{out}/language/b{ENDING}: head=nac combine=sum lr=0.01 seed=7 step=1 "
-        "split=validation metric=mae value=1.5"
+        f"head=nac combine=sum, seed 7, validation mae 1.5 at step 1 ({out}/language/b{ENDING})"
     )
     assert [line.split()[0] for line in lines] == words(555)
     assert all(re.fullmatch(r"[a-z]+ +-?\d+\.\d\d", line) for line in lines)
@@ -72,7 +74,7 @@ def test_the_values_are_the_stored_networks(out: Path, capsys: pytest.CaptureFix
     for text in ("nine", "nine hundred", "nine hundred and ten"):
         assert run("language", *text.split(), "--out", out, "head=nalu", "seed=0") == 0
         lines = capsys.readouterr().out.splitlines()
-        assert "head=nalu combine=recurrent lr=0.01 seed=0 " in lines[0]
+        assert lines[0].startswith("head=nalu combine=recurrent, seed 0, ")
         found.append([float(line.split()[1]) for line in lines[1:]])
     assert found[0] == found[2][:1]
     assert found[1] == found[2][:2]
@@ -82,9 +84,11 @@ def test_the_values_are_the_stored_networks(out: Path, capsys: pytest.CaptureFix
 def test_a_checkpoint(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = out / "language" / f"a{ENDING}"
     assert run("language", "two", "--checkpoint", path) == 0
-    assert capsys.readouterr().out.startswith(f"{path}: head=nalu combine=recurrent lr=0.01 seed=7")
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("head=nalu combine=recurrent, seed 7, ")
+    assert first.endswith(f"({path})")
     assert run("language", "two", "seed=0", "--checkpoint", path) == 0
-    assert " seed=0 " in capsys.readouterr().out
+    assert ", seed 0, " in capsys.readouterr().out
 
 
 def test_numbers_of_the_test_set_are_drawn(
@@ -124,7 +128,11 @@ def test_a_text_is_drawn(
         (["language"], ["text has no words; the vocabulary is zero, one, two"]),
         (["langauge", "two"], ["unknown task to ask 'langauge'. Did you mean 'language'"]),
         (["static", "two"], ["unknown task to ask 'static'. Did you mean 'mnist_a"]),
-        ([], ["unknown task to ask ''. Allowed: language"]),
+        ([], [f"name the task and a text: {COMMAND} five hundred and fifteen"]),
+        (["515"], [f"515: write the number in words: {COMMAND} five hundred"]),
+        (["language", "5", "and", "12"], ["5: write the number in", "12: write the number in"]),
+        (["Forty", "two"], [f"name the task: {COMMAND} forty two"]),
+        (["forty"], [f"name the task: {COMMAND} forty"]),
         (["language", "two", "--examples", "0"], ["--examples 0 must be 1 or more"]),
         (["language", "two", "--figure", "x.gif"], ["--figure x.gif must end in .png, .pdf"]),
         (
@@ -133,7 +141,10 @@ def test_a_text_is_drawn(
         ),
         (["language", "two", "haed=nalu"], ["unknown key 'haed'. Did you mean 'head'?"]),
         (["language", "two", "head="], ["'head=': expected key=value"]),
-        (["language", "two", "head=dnc"], ["no model with head=dnc in "]),
+        (
+            ["language", "two", "head=dnc"],
+            ["no model with head=dnc in ", "no model with head=dnc in the models that come"],
+        ),
         (["language", "two", "--checkpoint", "none.pt"], ["none.pt: No such file or directory"]),
         (
             ["language", "fourty", "--examples", "0"],
@@ -149,7 +160,8 @@ def test_mistakes(
     assert printed == ""
     assert len(err.splitlines()) == len(lines)
     for found, line in zip(err.splitlines(), lines, strict=True):
-        assert found.startswith(f"error: {line}")
+        shown = line.replace("PYTHON", invocation.interpreter())
+        assert found.startswith(f"error: {shown}")
 
 
 def test_an_unknown_word_lists_the_vocabulary(
@@ -162,8 +174,39 @@ def test_an_unknown_word_lists_the_vocabulary(
 
 
 def test_none_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("language", "two", "--out", tmp_path) == 2
-    assert "tune language --preset smoke trains one" in capsys.readouterr().err
+    """On a fresh clone the shipped network answers, and it is a good one."""
+    assert run("language", "five hundred and fifteen", "--out", tmp_path) == 0
+    text, err = capsys.readouterr()
+    first, second, *lines = text.splitlines()
+    assert first.startswith(
+        f"no stored model under {tmp_path}/: using the one that comes with nalu-ray: head=nalu "
+    )
+    assert second.startswith("trained by: python -m nalu_ray.tune language ")
+    assert float(lines[-1].split()[1]) == pytest.approx(515, abs=5)
+    assert err == ""
+
+
+def test_a_stored_network_comes_first(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shipped one is used if no stored one has the fields, or by --shipped."""
+    assert run("language", "two", "lr=0.02", "--out", out) == 0
+    assert capsys.readouterr().out.startswith(f"no stored model with lr=0.02 under {out}/: using")
+    assert run("language", "two", "--shipped", "--out", out) == 0
+    assert capsys.readouterr().out.startswith("the model that comes with nalu-ray: head=nalu ")
+    assert run("language", "two", "--shipped", "--checkpoint", "x") == 2
+    assert "leave out --shipped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("value", "told"), [(120.0, False), (126.0, True), (math.nan, True)])
+def test_an_error_near_the_best_constants_is_told(
+    value: float, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The best constant answer to the numbers 0 to 999 is off by about 250."""
+    path = trained(tmp_path / "x.pt", {"value": [value, 999.0]})
+    assert run("language", "two", "seed=0", "--checkpoint", path) == 0
+    err = capsys.readouterr().err
+    line = rf"warning: this network's validation mae is {value:.3g}; one constant answer to "
+    assert bool(re.match(line + r"everything reaches 2\d\d\n$", err)) == told
+    assert bool(err) == told
 
 
 def test_a_model_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,8 +254,7 @@ def test_a_series_of_images(name: str, tmp_path: Path, capsys: pytest.CaptureFix
     drawn = tmp_path / "series.png"
     assert run(name, "--out", tmp_path, "--figure", drawn, "--examples", 2) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "layer=nac" in lines[0]
-    assert "seed=5" in lines[0]
+    assert lines[0].startswith("layer=nac, seed 5, ")
     outputs = 10 if name == "mnist_counting" else 1
     assert len(lines) == 1 + 2 * outputs + 1
     assert all(re.fullmatch(r" *\S+ +-?\d+\.\d\d  = \d+", line) for line in lines[1:-1])

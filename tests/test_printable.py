@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from nalu_ray import tune
-from nalu_ray.command import words
+from nalu_ray.command import execution, exits
 from nalu_ray.errors import ConfigError, printable
+from nalu_ray.input.values import check_text
 from nalu_ray.sweep.warnings import WarningRelay
-from nalu_ray.values import check_text
 
 
 @pytest.mark.parametrize(
@@ -59,13 +58,13 @@ def test_warnings_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
             logging.getLogger("x").warning("of \x1b[2J")
         raise ConfigError(["no \x1b]0;title\x07", "two\nlines"])
 
-    assert words.guarded(command) == 2
+    assert exits.guarded(command) == 2
     err = capsys.readouterr().err
     assert err == "warning: of \\x1b[2J\nerror: no \\x1b]0;title\\x07\nerror: two\nlines\n"
 
 
 def test_reasons_of_failures() -> None:
     console = Console(file=io.StringIO(), width=200)
-    tune._print(console, ["failed: 1 seed: \x1b[31mred\x1b[0m"])
+    execution.print_lines(console, ["failed: 1 seed: \x1b[31mred\x1b[0m"])
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "failed: 1 seed: \\x1b[31mred\\x1b[0m\n"

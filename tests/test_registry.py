@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nalu_ray import registry, tune
-from nalu_ray.command.words import Exit
+from nalu_ray.command.exits import Exit
 from nalu_ray.errors import ConfigError
 
 WHOLE = """
@@ -30,9 +30,9 @@ SWEEP = "task: {name}\npresets:\n  laptop: {{axes: {{{axis}: [a]}}}}\n"
 def package(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., str]]:
-    """Makes another package with one task, and takes its modules away at the end."""
+    """Makes other packages of one task each, and takes their modules away at the end."""
     monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
+    made = []
 
     def make(
         source: str, name: str = "mine", module: str = "nalu_mine", axis: str = "layer"
@@ -45,11 +45,12 @@ def package(
         points = f"[nalu_ray.tasks]\n{name} = {module}\n"
         (metadata / "entry_points.txt").write_text(points)
         registry.everything.cache_clear()
+        made.append(module)
         return name
 
     yield make
-    for module in set(sys.modules) - before:
-        del sys.modules[module]
+    for module in made:
+        sys.modules.pop(module, None)
 
 
 def test_every_task_has_its_modules_name() -> None:
@@ -93,72 +94,80 @@ WITH_TABLE = "from nalu_ray.results.specs import Axis, TableSpec\n" + WHOLE.repl
 )
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (
-            "import nowhere_at_all",
-            "cannot be loaded: ModuleNotFoundError: No module named 'nowhere",
-        ),
-        ("def (", "cannot be loaded: SyntaxError"),
-        ("raise RuntimeError('first\\nsecond \\x1b[31m')", "RuntimeError: first second \\x1b[31m"),
-        ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
-        ("1 / 0", "ZeroDivisionError"),
-        (TOO_LARGE, "cannot be loaded: ValidationError: number=12: "),
-        ("", "is not a task: it has no TASK"),
-        ("TASK = 3", "is not a task: its TASK is of type int, not a nalu_ray.task.Task"),
-        (WHOLE.format(name="yours", more=""), "is not a task: it calls itself 'yours'"),
-        (
-            WHOLE.format(name="mine", more="section = 3"),
-            "is not a task: section must be text, got 3",
-        ),
-        (WHOLE.format(name="mine", more="setting_type = int"), "setting_type must be a subclass"),
-        (
-            WHOLE.format(name="mine", more="axes = ('layers',)"),
-            "is not a task: axes: unknown field 'layers'. Did you mean 'layer'?",
-        ),
-        (WITH_TABLE.format(axis="field='lyer'"), "is not a task: t.rows: unknown field 'lyer'"),
-        (
-            WITH_TABLE.format(axis="field='layer', labels={'a': '\\x1b[31m'}"),
-            "cannot be loaded: ValueError: control characters in",
-        ),
-    ],
-)
-def test_a_task_that_cannot_be_loaded_is_named_and_the_others_listed(
-    package: Callable[..., str], capsys: pytest.CaptureFixture[str], source: str, words: str
+BROKEN = [
+    (
+        "import nowhere_at_all",
+        "cannot be loaded: ModuleNotFoundError: No module named 'nowhere",
+    ),
+    ("def (", "cannot be loaded: SyntaxError"),
+    ("raise RuntimeError('first\\nsecond \\x1b[31m')", "RuntimeError: first second \\x1b[31m"),
+    ("raise SystemExit(3)", "cannot be loaded: SystemExit: 3"),
+    ("1 / 0", "ZeroDivisionError"),
+    (TOO_LARGE, "cannot be loaded: ValidationError: number=12: "),
+    ("", "is not a task: it has no TASK"),
+    ("TASK = 3", "is not a task: its TASK is of type int, not a nalu_ray.task.Task"),
+    (WHOLE.format(name="yours", more=""), "is not a task: it calls itself 'yours'"),
+    (
+        WHOLE.format(name="mine", more="section = 3"),
+        "is not a task: section must be text, got 3",
+    ),
+    (WHOLE.format(name="mine", more="setting_type = int"), "setting_type must be a subclass"),
+    (
+        WHOLE.format(name="mine", more="axes = ('layers',)"),
+        "is not a task: axes: unknown field 'layers'. Did you mean 'layer'?",
+    ),
+    (WITH_TABLE.format(axis="field='lyer'"), "is not a task: t.rows: unknown field 'lyer'"),
+    (
+        WITH_TABLE.format(axis="field='layer', labels={'a': '\\x1b[31m'}"),
+        "cannot be loaded: ValueError: control characters in",
+    ),
+]
+
+
+def test_tasks_that_cannot_be_loaded_are_named_and_the_others_listed(
+    package: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package(source)
+    names = [f"mine{place}" for place in range(len(BROKEN))]
+    for name, (source, _) in zip(names, BROKEN, strict=True):
+        package(source.replace('"mine"', f'"{name}"'), name=name, module=f"nalu_{name}")
     assert tune.main(["--list"]) == Exit.DONE
     out, err = capsys.readouterr()
     assert "static" in out
     assert "fake" in out
-    (line,) = err.splitlines()
-    assert line.startswith("warning: task 'mine' of nalu_mine ")
-    assert words in line
-    assert "mine" not in registry.tasks()
-    for command in (["mine"], ["mine", "--list"], ["mine", "--help"]):
-        assert tune.main(command) == Exit.USAGE
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert err.splitlines() == [line.replace("warning", "error")]
+    lines = {line.split("'")[1]: line for line in err.splitlines()}
+    assert len(err.splitlines()) == len(lines) == len(BROKEN)
+    for name, (_, words) in zip(names, BROKEN, strict=True):
+        assert lines[name].startswith(f"warning: task '{name}' of nalu_{name} ")
+        assert words in lines[name]
+        assert name not in registry.tasks()
+        for command in ([name], [name, "--list"], [name, "--help"]):
+            assert tune.main(command) == Exit.USAGE
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert err.splitlines() == [lines[name].replace("warning", "error")]
 
 
-@pytest.mark.parametrize("section", ["A.2", "Madsen 2020, 4", "²", ""])
 def test_a_section_may_be_any_text(
-    package: Callable[..., str], capsys: pytest.CaptureFixture[str], section: str
+    package: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package(WHOLE.format(name="mine", more=f"section = {section!r}"))
+    sections = {"minea": "A.2", "mineb": "Madsen 2020, 4", "minec": "²", "mined": ""}
+    for name, section in sections.items():
+        package(WHOLE.format(name=name, more=f"section = {section!r}"), name, f"nalu_{name}")
     order = list(registry.tasks())
-    assert order.index("mine") > order.index("parity")  # after those of the paper
-    for command in (["--list"], ["mine", "--list"], ["mine", "--help"], ["mine", "--dry-run"]):
-        assert tune.main(command) == Exit.DONE
-    out, err = capsys.readouterr()
-    assert section in out
-    assert (f"(section {section})" in out) == bool(section)
-    assert "(section )" not in out
-    assert err == ""
-    specs = registry.task("mine").specs()
-    assert type(specs).model_validate_json(specs.model_dump_json()) == specs
+    assert tune.main(["--list"]) == Exit.DONE
+    listed = capsys.readouterr().out
+    for name, section in sections.items():
+        assert order.index(name) > order.index("parity")  # after those of the paper
+        assert section in listed
+        for command in (["--list"], ["--help"], ["--dry-run"]):
+            assert tune.main([name, *command]) == Exit.DONE
+        out, err = capsys.readouterr()
+        assert section in out
+        assert (f"(section {section})" in out) == bool(section)
+        assert "(section )" not in listed + out
+        assert err == ""
+        specs = registry.task(name).specs()
+        assert type(specs).model_validate_json(specs.model_dump_json()) == specs
 
 
 def test_sections_are_ordered_as_a_reader_counts(package: Callable[..., str]) -> None:
@@ -177,22 +186,14 @@ def test_a_taken_name_is_told_and_ours_stays(
     assert capsys.readouterr().err == f"warning: {expected}\n"
 
 
-@pytest.mark.parametrize(
-    ("more", "axis", "words"),
-    [
-        ("", "unheard", "unknown field 'unheard'"),
-        ("memory = None", "layer", "TypeError: 'NoneType' object is not callable"),
-    ],
-)
 def test_a_sweep_that_does_not_fit_its_task_is_said_in_its_line(
-    package: Callable[..., str],
-    capsys: pytest.CaptureFixture[str],
-    more: str,
-    axis: str,
-    words: str,
+    package: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package(WHOLE.format(name="mine", more=more), axis=axis)
+    package(WHOLE.format(name="minea", more=""), "minea", "nalu_minea", axis="unheard")
+    package(WHOLE.format(name="mineb", more="memory = None"), "mineb", "nalu_mineb")
     assert tune.main(["--list"]) == Exit.DONE
     out = capsys.readouterr().out
     assert "static" in out
-    assert words in " ".join(out.split())
+    words = " ".join(out.split())
+    assert "unknown field 'unheard'" in words
+    assert "TypeError: 'NoneType' object is not callable" in words

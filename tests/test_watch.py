@@ -17,6 +17,7 @@ from rich.console import Console
 
 from envs import World
 from nalu_ray import watch
+from nalu_ray.rl.agent.description import doubts
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.agent.stored import Agent, build_network
 
@@ -55,9 +56,12 @@ def episodes(text: str) -> list[list[str]]:
 def test_a_line_for_each_step(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gridworld", "--t", 6, "--out", out, "--sampled") == 0
     text, err = capsys.readouterr()
-    assert err == ""
+    assert err == "warning: this agent reached 50% exact arrivals on trained T (3 to 5)\n"
     assert "\x1b" not in text
-    assert text.startswith(f"{out}/gridworld/a.agent.pt: variant=lstm seed=0 exact=0.5\n")
+    assert text.splitlines()[0] == (
+        "lstm, trained on T = 3 to 5 (seed 0), 50.0% exact arrivals there "
+        f"({out}/gridworld/a.agent.pt)"
+    )
     found = episodes(text)
     assert len(found) == 3
     for lines in found:
@@ -92,14 +96,17 @@ def test_the_time_limit(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_words_choose_the_agent(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gridworld", "variant=nac_core", "--t", 3, "--out", out, "seed=3") == 0
-    assert capsys.readouterr().out.startswith(f"{out}/gridworld/b.agent.pt: variant=nac_core ")
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("nac_core, ")
+    assert first.endswith(f"({out}/gridworld/b.agent.pt)")
 
 
 def test_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = stored(tmp_path / "mine.pt")
     assert run("gridworld", "--t", 3, "--checkpoint", path, "--episodes", 1) == 0
-    text = capsys.readouterr().out
-    assert text.startswith(f"{path}: its training is unknown\n")
+    text, err = capsys.readouterr()
+    assert text.startswith(f"an agent whose training is unknown ({path})\n")
+    assert err == ""
     assert text.splitlines()[-1].startswith("1 episode: 1 ")
 
 
@@ -152,7 +159,7 @@ def test_who_has_seen_enough(out: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ("words", "says"),
     [
         (["gridwold", "--t", 3], "unknown task to watch 'gridwold'. Did you mean 'gridworld'?"),
-        (["--t", 3], "unknown task to watch ''. Allowed: gridworld"),
+        (["--t", 3], "-m nalu_ray.watch gridworld --t 19"),
         (["gridworld"], "--t is missing"),
         (["gridworld", "--t", 0], "--t 0: must be 1 or more"),
         (["gridworld", "--t", "five"], "--t: 'five': a whole number is needed"),
@@ -166,12 +173,14 @@ def test_who_has_seen_enough(out: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (["gridworld", "--t", 3, "variant"], "'variant': expected key=value"),
         (["gridworld", "--t", 3, "varient=x"], "unknown key 'varient'. Did you mean 'variant'?"),
         (["gridworld", "--t", 3, "variant=x"], "no agent with variant=x in "),
+        (["gridworld", "--t", 3, "variant=x"], "in the agents that come with nalu-ray; there is"),
+        (["gridworld", "--t", 3, "variant=x", "--shipped"], "in the agents that come with"),
+        (["gridworld", "--t", 3, "--shipped", "--checkpoint", "a"], "leave out --shipped"),
         (["gridworld", "--t", 3, "--checkpoint", "none.pt"], "none.pt: No such file"),
         (
             ["gridworld", "--t", 3, "seed=0", "--checkpoint", "a"],
             "--checkpoint already names the agent",
         ),
-        (["gridworld", "--t", 3, "--out", "nowhere"], "tune gridworld --preset smoke trains one"),
         (["gridworld", "--t", 3, "--out", "nowhere://x"], "cannot be used as a results folder"),
     ],
 )
@@ -209,6 +218,59 @@ def test_a_bad_file_among_the_stored_is_named(
     (out / "gridworld" / "bad.agent.pt").write_bytes(b"no agent")
     assert run("gridworld", "--t", 3, "--out", out) == 0
     assert capsys.readouterr().err.startswith(f"warning: skipped {out}/gridworld/bad.agent.pt: ")
+
+
+# -- agents that come with the package -------------------------------------------------------------
+
+
+def test_nothing_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a fresh clone the shipped agent plays; it waits far longer than in training."""
+    assert run("gridworld", "--t", 60, "--out", tmp_path) == 0
+    text, err = capsys.readouterr()
+    first, second, *_ = text.splitlines()
+    assert first.startswith(
+        f"no stored agent under {tmp_path}/: using the one that comes with nalu-ray: nac_core, "
+    )
+    assert second.startswith("trained by: python -m nalu_ray.tune gridworld ")
+    assert text.splitlines()[-1] == "3 episodes: 3 exact"
+    assert err == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stored_agent_comes_first(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shipped one is used if no stored one has the fields, or by --shipped."""
+    found = {}
+    for words in ("", "seed=0 algorithm=impala", "--shipped"):
+        assert run("gridworld", *words.split(), "--t", 3, "--out", out) == 0
+        found[words] = capsys.readouterr().out.splitlines()[0]
+    assert found[""].startswith("lstm, ")
+    assert found["seed=0 algorithm=impala"].startswith(
+        f"no stored agent with seed=0 algorithm=impala under {out}/: using the one that comes"
+    )
+    assert found["--shipped"].startswith("the agent that comes with nalu-ray: nac_core, ")
+
+
+def test_bad_scores_are_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent.load(out / "gridworld" / "a.agent.pt")
+    lines = "this agent reached {} exact arrivals {}"
+    for exact, scores, told in [
+        (0.0, {}, [lines.format("0%", "on trained T (3 to 5)")]),
+        (float("nan"), {}, [lines.format("nan%", "on trained T (3 to 5)")]),
+        (0.9, {}, []),
+        (
+            0.9,
+            {"far exact 60": 0.25, "greedy exact 61": 0.0},
+            [lines.format("25%", "at T = 60 in its test")],
+        ),
+        (
+            0.9,
+            {"far exact 50": 0.25, "far exact 70": 1.0},
+            [lines.format("25%", "at T = 50 in its test")],
+        ),
+        (0.9, {"greedy exact 60": 0.95, "far exact 30": 0.0}, []),
+    ]:
+        agent.about["exact"] = exact
+        assert list(doubts(agent, scores, 60)) == told
 
 
 def test_a_place_that_cannot_be_written(

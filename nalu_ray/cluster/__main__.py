@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from nalu_ray.cluster.check import check
-from nalu_ray.command.words import Exit, Parser, guarded
+from nalu_ray.command.exits import Exit, guarded
+from nalu_ray.command.words import Parser
 from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.results.store import paths
 
@@ -18,7 +19,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code; see :class:`nalu_ray.command.words.Exit`."""
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.exits.Exit`."""
     return guarded(lambda: _main(argv))
 
 
@@ -32,7 +33,7 @@ def _main(argv: Sequence[str] | None) -> int:
     for path in arguments.files:
         checked = check(path, allow_open=arguments.allow_open)
         mistakes += [f"{path}: {line}" for line in checked.mistakes]
-        for line in [*checked.notes, *([] if checked.mistakes else [f"ok: {checked.summary}"])]:
+        for line in checked.lines():
             print(f"{path}: {line}")
     if mistakes:
         raise ConfigError(mistakes)

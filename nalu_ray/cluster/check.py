@@ -15,10 +15,10 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import yaml
 
-from nalu_ray import strict_yaml
 from nalu_ray.cluster import aws, exposure, pins
 from nalu_ray.errors import SHOWN, did_you_mean, printable, shown
-from nalu_ray.strict_yaml import YAMLError
+from nalu_ray.input import strict_yaml
+from nalu_ray.input.strict_yaml import YAMLError
 
 # The fields that Ray reads for any provider, and per provider; its schema accepts every field.
 _ANY = {"type", "disable_launch_config_check", "disable_node_updaters", "foreground_node_launch"}
@@ -36,11 +36,16 @@ _CLOUD_NEEDS = ("max_workers", "available_node_types", "head_node_type")
 
 @dataclass(frozen=True)
 class Checked:
-    """The mistakes in a file, notes on what could not be checked, and a summary of the cluster."""
+    """The mistakes in a file, notes on what is left to check, and a summary of the cluster."""
 
     mistakes: list[str]
     notes: list[str]
     summary: str = ""
+
+    def lines(self) -> list[str]:
+        """Returns the notes and, of a file without mistakes, the summary."""
+        verdict = "no mistakes, but see the notes" if self.notes else "ok"
+        return [*self.notes, *([] if self.mistakes else [f"{verdict}: {self.summary}"])]
 
 
 def check(path: Path, *, allow_open: bool = False) -> Checked:
@@ -64,10 +69,11 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
         return Checked([refusal, *secrets], [])
     mistakes = [*_workers(config, prepared), *pins.mistakes(config)]
     mistakes += exposure.mistakes(config, allow_open)
-    notes: list[str] = []
+    notes = [] if allow_open else [*exposure.notes(config)]
     if config["provider"]["type"] == "aws":
-        in_nodes, notes = aws.node_configs(config)
+        in_nodes, about_nodes = aws.node_configs(config)
         mistakes += in_nodes
+        notes += about_nodes
     summary = f"{_described(prepared)}; {pins.describe(config)}"
     return Checked([*mistakes, *secrets], notes, summary)
 
@@ -84,6 +90,8 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     except YAMLError as error:
+        if b"AWSTemplateFormatVersion" in data:
+            raise ValueError("a template of AWS CloudFormation, not a cluster file") from error
         raise ValueError(f"not YAML: {error}") from error
     if not isinstance(config, dict):
         raise ValueError("not a mapping of fields such as cluster_name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import stat
@@ -13,7 +14,7 @@ _START = ("head_start_ray_commands", "worker_start_ray_commands")
 _TOKEN_FILE = ".ray/auth_token"
 _DASHBOARD = re.compile(r"--dashboard-host[= ]+(\S+)")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_WORLD = {"0.0.0.0/0", "::/0"}
+_WIDEST = {4: 8, 6: 16}  # bits of a range's prefix, by version of IP
 # With one of these fields the launcher does not create its default group, open to the world.
 _NAMES_A_GROUP = {"SecurityGroupIds", "NetworkInterfaces", "LaunchTemplate"}
 _SECRETS = {
@@ -50,6 +51,17 @@ def mistakes(config: dict[str, Any], allow_open: bool) -> Iterator[str]:
         yield from _groups(config)
 
 
+def notes(config: dict[str, Any]) -> Iterator[str]:
+    """Yields a line for each way into the cluster that the file does not decide."""
+    node_types = config["available_node_types"] if config["provider"]["type"] == "gcp" else {}
+    nodes = [node_type.get("node_config", {}) for node_type in node_types.values()]
+    if any("networkInterfaces" not in node for node in nodes):
+        yield (
+            "note: no networkInterfaces, so the nodes are in the project's default network, whose "
+            "rule default-allow-ssh opens SSH to 0.0.0.0/0 unless it was changed"
+        )
+
+
 def readable_by_others(path: Path) -> bool:
     """Returns whether anybody but its owner may read or write a file."""
     return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
@@ -79,7 +91,7 @@ def _token(mounts: dict[str, Any]) -> Iterator[str]:
 def _groups(config: dict[str, Any]) -> Iterator[str]:
     provider = config["provider"]
     for where, text in _texts(provider.get("security_group"), "provider.security_group"):
-        if text in _WORLD:
+        if _is_world(text):
             yield (
                 f"{where}={text}: the whole internet; name a range such as 203.0.113.7/32, or "
                 "pass --allow-open"
@@ -92,6 +104,15 @@ def _groups(config: dict[str, Any]) -> Iterator[str]:
                 "launcher's default group opens SSH to 0.0.0.0/0. Name a group, or pass "
                 "--allow-open"
             )
+
+
+def _is_world(text: str) -> bool:
+    """Whether a text is a range of addresses with a large part of the internet."""
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return not network.is_private and network.prefixlen < _WIDEST[network.version]
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:

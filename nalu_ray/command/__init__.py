@@ -1,1 +1,1 @@
-"""What the commands share: words, requests, the screen."""
+"""What the commands share: words, requests, the screen, and the networks shown by ``report``."""

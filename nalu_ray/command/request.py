@@ -18,16 +18,27 @@ from nalu_ray.errors import ConfigError, did_you_mean, explain, printable, shown
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep.machine import OPEN_FILES, OPEN_FILES_LOCAL, raise_open_files
-from nalu_ray.sweep.presets import PRESETS, Point, Preset, Resources, expand, sweep_of
+from nalu_ray.sweep.presets import (
+    PRESETS,
+    Point,
+    Preset,
+    Resources,
+    expand,
+    sweep_of,
+    with_samples,
+)
+from nalu_ray.sweep.search import ALGORITHMS, Search
 from nalu_ray.task import Task
 
 ABOUT = """\
-Runs a task's sweep and prints its tables. Stored seeds are not run again: rerun the same command to
+Runs a task's sweep and prints its table. Stored seeds are not run again: rerun the same command to
 resume, or a larger one to run only the difference.
 
 The sweep is a preset of tune_configs/<task>.yaml: --preset NAME, or preset=NAME. Override its
 fields with field=value; commas make a grid: layer=nac,nalu op=add,mul. layer=all means every layer.
-seeds=100 means seeds 0 to 99, seeds=3,7 means seeds 3 and 7.
+seeds=100 means seeds 0 to 99, seeds=3,7 and seeds=0-9,20-29 mean those seeds.
+Search ranges of numbers with lr=log:1e-4:1 (uniform in the logarithm) or clip=uniform:0.1:2, and
+samples=50, the number of points; search_seed=1 draws other points.
 """
 EXAMPLES = """\
 examples:
@@ -37,6 +48,8 @@ examples:
       seconds: check that everything works
   python -m nalu_ray.tune static layer=nac,nalu op=add,mul lr=0.01,0.001 hidden=2,4 seeds=100
       a grid of 16 settings with seeds 0 to 99
+  python -m nalu_ray.tune static layer=nac op=add lr=log:1e-4:1 samples=50 seeds=5
+      a random search over learning rates, with five seeds per learning rate
   python -m nalu_ray.tune static op=add seeds=3,7 --local
       two seeds per layer, in this process and without Ray
   python -m nalu_ray.tune static op=mul --print-config
@@ -65,6 +78,8 @@ class TuneRequest:
         preset: name of the preset.
         sweep: the preset with all changes applied.
         points: the settings and seeds of the sweep.
+        search: the search that the points come from; None for a grid. If its points depend on
+            results, ``points`` has each setting of the grid once, with the ranges' lower limits.
         store: the store of the rows.
         command: the command line as text.
     """
@@ -76,6 +91,7 @@ class TuneRequest:
     points: tuple[Point, ...]
     store: Store
     command: str
+    search: Search | None = None
 
     @property
     def loggers(self) -> list[str]:
@@ -107,6 +123,7 @@ def parser() -> cli.Parser:
         default="results",
         help="folder or URI of the stored rows (default: %(default)s)",
     )
+    add("--search", choices=ALGORITHMS, help="how to choose values of ranges (default: random)")
     add("--rerun-failed", action="store_true", help="rerun seeds that failed")
     add("--rerun", action="store_true", help="rerun seeds whose rows are by other code")
     add("--fail-fast", action="store_true", help="stop at the first seed that fails")
@@ -139,13 +156,17 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
         ConfigError: all mistakes together.
     """
     mistakes = _Mistakes()
-    mistakes += [parser().unknown(word) for word in unknown if word[0] == "-"]
-    name, words = task_and_words([*options.words, *(word for word in unknown if word[0] != "-")])
+    strange = [word for word in unknown if word[0] == "-"]
+    words = [*options.words, *(word for word in unknown if word[0] != "-")]
+    after = cli.take_values(strange, argv, words, registry.names())
+    name, words = cli.task_and_words(words)
     mistakes += _take_preset(options, words)
     mistakes += _contradictions(options)
-    task = sweep = store = flags = None
+    task = sweep = store = flags = search = None
     with mistakes.collecting():
         task = registry.task(name) if name else _no_task()
+    fields = [] if task is None else [*task.setting_type.model_fields, *cli.WORDS]
+    mistakes += [parser().unknown(word, fields, after.get(word, "")) for word in strange]
     with mistakes.collecting():
         flags = _resources(options)
     if task is None and options.config is None:
@@ -160,20 +181,49 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
             mistakes += changes.mistakes
             # without a sweep, the words are still checked
             asked = sweep or Preset()
-            points = expand(asked, task.setting_type, changes.values, changes.seeds)
+            with mistakes.collecting():
+                search = None if changes.mistakes else _search(options, changes)
+            samples = None if search is None else _samples(search, task)
+            points = expand(asked, task.setting_type, changes.values, changes.seeds, samples)
             mistakes += _unbuildable(task, points)
     if mistakes or task is None or sweep is None or store is None or flags is None:
         raise ConfigError(mistakes)
     resources = sweep.resources.model_copy(update=flags)
-    folded = resolved(sweep, changes.values, changes.seeds, resources)
-    return TuneRequest(options, task, preset, folded, tuple(points), store, shlex.join(argv))
+    folded = resolved(
+        with_samples(sweep, changes.values, samples), changes.values, changes.seeds, resources
+    )
+    command = shlex.join(argv)
+    return TuneRequest(options, task, preset, folded, tuple(points), store, command, search)
 
 
-def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:
-    """Splits the task's name from the key=value words."""
-    if words and "=" not in words[0]:
-        return words[0], words[1:]
-    return None, words
+def _search(options: Any, changes: cli.Changes) -> Search | None:
+    """Returns the search that the words describe; None for a grid.
+
+    Raises:
+        ConfigError: a word is missing.
+    """
+    asked = [f"{cli.SAMPLES}={changes.samples}"] * (changes.samples is not None)
+    asked += [f"--search {options.search}"] * (options.search is not None)
+    if not changes.ranges:
+        if asked:
+            line = f"{' '.join(asked)}: no field has a range to search, such as lr=log:1e-4:1"
+            raise ConfigError([line])
+        return None
+    if changes.samples is None:
+        name, limits = next(iter(changes.ranges.items()))
+        line = f"{name}={limits}: how many values? Add their number, such as {cli.SAMPLES}=20"
+        raise ConfigError([line])
+    algorithm = options.search or ALGORITHMS[0]
+    return Search(changes.ranges, changes.samples, changes.search_seed, algorithm)
+
+
+def _samples(search: Search, task: Task[Any]) -> list[dict[str, Any]]:
+    """Returns the points of a search; for one whose points depend on results, a first one."""
+    if search.adaptive:
+        return [{name: limits.low for name, limits in search.ranges.items()}]
+    from nalu_ray.sweep.ray.search import draw  # noqa: PLC0415 (Ray is slow to load)
+
+    return draw(search, task.name)
 
 
 def _take_preset(options: Any, words: list[str]) -> list[str]:
@@ -251,6 +301,13 @@ def _contradictions(options: Any) -> list[str]:
             mistakes.append(f"--{name} needs the package {package}: pip install 'nalu-ray[{name}]'")
         if getattr(options, name) and options.local:
             mistakes.append(f"--{name} needs Ray: it cannot be combined with --local")
+    if options.search == "optuna":
+        if importlib.util.find_spec("optuna") is None:
+            mistakes.append(
+                "--search optuna needs the package optuna: pip install 'nalu-ray[search]'"
+            )
+        if options.print_config:
+            mistakes.append("--search optuna has no sweep to print: its points depend on results")
     if options.local and options.address:
         mistakes.append("--local and --address cannot be combined")
     if not (options.local or options.dry_run or options.print_config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -12,10 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from nalu_ray.errors import ConfigError
+from nalu_ray.input import invocation
+from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import GIB, Capacity
 from nalu_ray.sweep.plan import Job, Plan, Stored, describe_seeds, make_plan
 from nalu_ray.sweep.presets import Point, Preset, Resources, expand, sweep_of
 from nalu_ray.sweep.progress import describe_time, kind_of
+from nalu_ray.sweep.speeds import Speeds
 from nalu_ray.task import Task
 
 _LISTED = 20
@@ -31,7 +35,7 @@ def task_help(task: Task[Any]) -> str:
     ]
     rows.append(("seeds", "count or list", "preset's"))
     about = [field.description or "" for field in fields.values()]
-    about.append("100 means seeds 0 to 99; 3,7 means seeds 3 and 7")
+    about.append("100 means seeds 0 to 99; 3,7 and 0-9,20-29 mean those seeds")
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -86,46 +90,52 @@ def resolved(
 # -- tables of tasks and presets -------------------------------------------------------------------
 
 
-def list_tasks(tasks: Sequence[Task[Any]], preset: str, capacity: Capacity) -> Table:
+def list_tasks(
+    tasks: Sequence[Task[Any]], preset: str, capacity: Capacity, speeds: Speeds
+) -> Table:
     """Returns a table of the tasks with the size of one preset."""
     table = _table("task", "section", "title")
     for task in tasks:
         try:
-            size = _size(task, preset, capacity)
+            size = _size(task, preset, capacity, speeds)
         except Exception as error:  # a broken package must not hide the others
             size = [f"{type(error).__name__}: {' '.join(str(error).split())}"[:_WIDEST]]
         table.add_row(task.name, task.section, task.title, *map(Text, size))
     return table
 
 
-def list_presets(task: Task[Any], capacity: Capacity) -> Table:
+def list_presets(task: Task[Any], capacity: Capacity, speeds: Speeds) -> Table:
     """Returns a table of a task's presets."""
     table = _table("preset", "about")
     for name, preset in sweep_of(task).presets.items():
-        table.add_row(name, preset.about, *_size(task, name, capacity))
+        table.add_row(name, preset.about, *_size(task, name, capacity, speeds))
     return table
 
 
 def _table(*columns: str) -> Table:
     table = Table(*columns, box=SIMPLE)
-    for column in ("settings", "seeds", "trials", "minutes"):
+    for column in ("settings", "seeds", "trials", "time"):
         table.add_column(column, justify="right", no_wrap=True)
+    table.caption = "time: the start of Ray included; ~: the preset's guess, else measured here"
+    table.caption_justify = "left"
     return table
 
 
-def _size(task: Task[Any], preset: str, capacity: Capacity) -> list[str]:
+def _size(task: Task[Any], preset: str, capacity: Capacity, speeds: Speeds) -> list[str]:
     try:
         sweep = sweep_of(task).presets[preset]
     except (ConfigError, KeyError):
         return ["no such sweep"]
     points = expand(sweep, task.setting_type, {})
-    job = Job("", sweep.resources, sweep.seed_step_microseconds)
+    job = Job("", sweep.resources, sweep.seed_step_microseconds, speeds=speeds)
     seeds = f"{sum(len(point.seeds) for point in points):,}"
     try:
         plan = make_plan(task, points, {}, job, capacity)
     except ConfigError:
         return [f"{len(points):,}", seeds, "-", "too large for this machine"]
-    return [f"{len(points):,}", seeds, f"{len(plan.trials):,}", f"{plan.seconds / 60:,.1f}"]
+    guess = "" if plan.measured else "~"
+    time = guess + describe_time(plan.seconds)
+    return [f"{len(points):,}", seeds, f"{len(plan.trials):,}", time]
 
 
 # -- a plan --------------------------------------------------------------------------------------
@@ -147,10 +157,26 @@ def describe_plan(plan: Plan, preset: str) -> list[str]:
         gpus = f" {_count(first.gpus, 'GPU')}," if first.gpus else ""
         needs = f"{_count(first.cpus, 'CPU')},{gpus} {first.memory / GIB:.1f} GiB"
         lines += [
-            f"{_count(len(plan.trials), 'trial')}, {plan.slots:,} at a time, about "
-            f"{describe_time(plan.seconds)}; each takes {needs} of {plan.capacity.describe()}",
+            f"{_count(len(plan.trials), 'trial')}, {plan.slots:,} at a time; each takes {needs} "
+            f"of {plan.capacity.describe()}",
+            describe_duration(plan),
         ]
-    return lines
+    remarks = (remark for trial in plan.trials for remark in trial.setting.remarks())
+    return [*lines, *(f"note: {remark}" for remark in dict.fromkeys(remarks))]
+
+
+def describe_duration(plan: Plan) -> str:
+    """Returns a line: how long the plan takes, and where the estimate comes from."""
+    start = f", of which {describe_time(plan.startup)} to start Ray" if plan.startup else ""
+    if plan.measured == len(plan.trials):
+        source = "measured on this machine"
+    elif plan.measured:
+        source = (
+            f"{plan.measured:,} of {_count(len(plan.trials), 'trial')} measured on this machine"
+        )
+    else:
+        source = "the preset's guess, not measured on this machine"
+    return f"about {describe_time(plan.seconds)}{start} ({source})"
 
 
 def _count(number: float, what: str) -> str:
@@ -168,6 +194,19 @@ def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:
 
 
 # -- the end -------------------------------------------------------------------------------------
+
+
+def describe_smoke(plan: Plan, stored: Stored, store: Store) -> list[str]:
+    """Returns the lines after a smoke run: how many seeds ran, and where their rows are."""
+    asked = [(point.setting.id, seed) for point in plan.points for seed in point.seeds]
+    ran = sum(key in stored and stored[key].ok for key in asked)
+    name = plan.task.name
+    where = [] if store.out == os.path.abspath("results") else ["--out", store.out]
+    report = invocation.command("report", [name, *where])
+    return [
+        f"{ran:,} of {_count(len(asked), 'seed')} ran",
+        f"rows: {store.out.rstrip('/')}/{name}; a report marks them as no results: {report}",
+    ]
 
 
 def failures(plan: Plan, stored: Stored) -> list[str]:
@@ -200,6 +239,7 @@ def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[str,
 
 
 def console(stderr: bool = False) -> Console:
-    """Returns a console that neither wraps nor colours unless it is a terminal."""
+    """Returns a console as wide as the terminal, or as COLUMNS says; 120 columns elsewhere."""
     screen = Console(stderr=stderr, highlight=False)
-    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=120)
+    known = screen.is_terminal or "COLUMNS" in os.environ
+    return screen if known else Console(stderr=stderr, highlight=False, width=120)

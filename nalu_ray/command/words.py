@@ -1,41 +1,24 @@
-"""Shared by the commands: exit codes, flags with helpful errors, and ``key=value`` words."""
+"""Shared by the commands: flags with helpful errors, and ``key=value`` words."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import signal
+import difflib
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn
 
 from nalu_ray.errors import SHOWN, ConfigError, did_you_mean, printable, shown
-from nalu_ray.results.store.store import ReadError, StoreError
-from nalu_ray.sweep import stdio
+from nalu_ray.input import invocation
+from nalu_ray.input.values import LARGEST, ValueReader, every, split
 from nalu_ray.sweep.presets import parse_seeds
-from nalu_ray.sweep.stopping import StoppedError
+from nalu_ray.sweep.search import MOST_SAMPLES, Range, read_range
 from nalu_ray.task import Setting
-from nalu_ray.values import LARGEST, ValueReader, every, split
 
+SAMPLES, SEARCH_SEED = "samples", "search_seed"
+WORDS = ("seeds", SAMPLES, SEARCH_SEED)  # words that are not fields of a task
 ALL = "all"  # layer=all: every value of a field whose values can be listed
-
-
-class Exit(IntEnum):
-    """Exit codes of every command."""
-
-    DONE = 0
-    FAILED_SEEDS = 1
-    USAGE = 2
-    STOPPED = 3
-    INTERRUPTED = 130
-    TERMINATED = 143
-
-
-class Terminated(BaseException):
-    """Raised at SIGTERM or SIGHUP, so that everything is cleaned up on the way out."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,9 +26,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, about: str, examples: str) -> None:
         super().__init__(
-            prog,
-            description=about,
-            epilog=examples,
+            invocation.adapted(prog),
+            description=invocation.adapted(about),
+            epilog=invocation.adapted(examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             add_help=False,
             allow_abbrev=False,
@@ -57,16 +40,65 @@ class Parser(argparse.ArgumentParser):
             raise ConfigError(
                 [f"{printable(ascii(word), most=SHOWN)}: not UTF-8" for word in wrong]
             )
+        if wrong := _apart(words):
+            raise ConfigError(wrong)
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message.removeprefix("argument ")])
 
-    def unknown(self, word: str) -> str:
-        """Returns an error line for an unknown flag."""
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            line = did_you_mean("value", str(value), map(str, action.choices))
+            raise argparse.ArgumentError(action, line)
+
+    def unknown(self, word: str, fields: Collection[str] = (), value: str = "") -> str:
+        """Returns an error line for an unknown flag.
+
+        Args:
+            word: the flag, ``--layer`` or ``--layer=nac``.
+            fields: fields that ``key=value`` words set; a flag of that name should be such a word.
+            value: the word after the flag, if it belongs to it.
+        """
+        flag, _, after = word.partition("=")
         flags = [name for action in self._actions for name in action.option_strings]
-        line = did_you_mean("option", word.partition("=")[0], flags)
-        return f"{line.split(' Allowed: ')[0]} --help lists them"
+        line = did_you_mean("option", flag, flags).split(" Allowed: ")[0]
+        name = flag.lstrip("-").replace("-", "_")
+        names = [*fields, *(option.lstrip("-") for option in flags)]
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        if not close or close[0] not in fields:
+            return f"{line} --help lists them"
+        given = printable(after or value or "VALUE", most=SHOWN)
+        return f"{line.partition(' Did')[0]} Fields are set without dashes: {close[0]}={given}"
+
+
+def take_values(
+    unknown: Sequence[str], argv: Sequence[str], words: list[str], keep: Collection[str] = ()
+) -> dict[str, str]:
+    """Returns the word that follows each unknown flag, and removes it from ``words``.
+
+    Args:
+        unknown: the unknown flags.
+        argv: the command line.
+        words: words that are no flags; a ``key=value`` word never belongs to a flag.
+        keep: words that never belong to a flag, such as the names of tasks.
+    """
+    values = {}
+    for flag in unknown:
+        if "=" in flag or flag not in argv:
+            continue
+        after = next(iter(argv[argv.index(flag) + 1 :]), "")
+        if after in words and "=" not in after and after not in keep:
+            words.remove(after)
+            values[flag] = after
+    return values
+
+
+def task_and_words(words: list[str]) -> tuple[str | None, list[str]]:
+    """Splits the task's name from the key=value words."""
+    if words and "=" not in words[0]:
+        return words[0], words[1:]
+    return None, words
 
 
 def whole(text: str) -> int:
@@ -97,80 +129,24 @@ def _is_utf8(word: str) -> bool:
     return True
 
 
-def guarded(command: Callable[[], int], *, printed: bool = True) -> int:
-    """Runs a command and returns its exit code, however it ends.
-
-    Args:
-        command: the command; returns its exit code.
-        printed: its output is what the user asked for, so a failure to write it ends the command
-            with exit code 3. A reader that leaves early, such as ``head``, is no failure.
-    """
-    with stdio.lasting() as out:
-        code = _guarded(command)
-        out.flush()
-        if out.lost is not None:
-            what = "error" if printed else "warning"
-            print(f"{what}: cannot write to stdout: {out.lost}", file=sys.stderr)
-            code = code or (Exit.STOPPED if printed else code)
-    return code
-
-
-def _guarded(command: Callable[[], int]) -> int:
-    try:
-        return command()
-    except (ReadError, StoppedError) as error:  # storage or Ray, not the user's input
-        print(f"error: {printable(error)}", file=sys.stderr)
-        return Exit.STOPPED
-    except (ConfigError, StoreError) as error:
-        for line in _lines(getattr(error, "messages", [str(error)])):
-            print(f"error: {line}", file=sys.stderr)
-        return Exit.USAGE
-    except KeyboardInterrupt:
-        print(
-            "interrupted: finished trials are stored; rerun the same command to resume",
-            file=sys.stderr,
-        )
-        return Exit.INTERRUPTED
-    except (Terminated, SystemExit) as error:
-        if isinstance(error, SystemExit) and not error.code:  # argparse, after it printed its help
-            return Exit.DONE
-        # while Ray starts, its own handler exits with the signal's number
-        if isinstance(error, SystemExit) and error.code != signal.SIGTERM:
-            raise
-        print(
-            "terminated: finished trials are stored; rerun the same command to resume",
-            file=sys.stderr,
-        )
-        return Exit.TERMINATED
-
-
-def _lines(messages: Sequence[str]) -> list[str]:
-    """Returns messages that are safe to print; some have several lines."""
-    return [printable(message, keep="\n") for message in messages]
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Makes SIGTERM, and SIGHUP unless it is ignored, raise :class:`Terminated` from the block."""
-    came = []
-
-    def stop(number: int, frame: Any) -> None:
-        came.append(number)
-        raise KeyboardInterrupt  # the only exception that passes Ray's C++ loop
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with contextlib.ExitStack() as before:
-        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
-                before.callback(signal.signal, number, signal.signal(number, stop))
-        try:
-            yield
-        except KeyboardInterrupt:
-            if came:
-                raise Terminated from None
-            raise
+def _apart(words: Sequence[str]) -> list[str]:
+    """Returns a mistake per ``layer = nac``, ``layer= nac`` and ``layer =nac`` among words."""
+    mistakes = []
+    for at, word in enumerate(words):
+        before = words[at - 1] if at else ""
+        after = words[at + 1] if at + 1 < len(words) else ""
+        if word == "=":
+            pieces = [before, word, after]
+        elif word.endswith("=") and "=" not in after:
+            pieces = [word, after]
+        elif word.startswith("=") and "=" not in before:
+            pieces = [before, word]
+        else:
+            continue
+        if all(pieces) and not any(piece.startswith("--") for piece in pieces):
+            text, joined = (printable(by.join(pieces), most=SHOWN) for by in (" ", ""))
+            mistakes.append(f"'{text}': write {joined}, without spaces")
+    return mistakes
 
 
 def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -201,12 +177,17 @@ class Changes:
     Attributes:
         values: values by field.
         seeds: the seeds; None if no word sets them.
+        ranges: ranges to search, ``lr=log:1e-4:1``, by field.
+        samples, search_seed: how many points to search, and from which random numbers.
         mistakes: a line per mistake.
     """
 
     values: dict[str, list[Any]]
     seeds: tuple[int, ...] | None
     mistakes: list[str]
+    ranges: dict[str, Range] = field(default_factory=dict)
+    samples: int | None = None
+    search_seed: int = 0
 
     @classmethod
     def read(cls, words: Sequence[str], setting_type: type[Setting]) -> Changes:
@@ -217,16 +198,53 @@ class Changes:
             seeds = parse_seeds(given.pop("seeds")) if "seeds" in given else None
         except ConfigError as error:
             mistakes += error.messages
+        samples = _count(given, SAMPLES, None, mistakes)
+        search_seed = _count(given, SEARCH_SEED, 0, mistakes)
+        ranges = {}
+        for key, text in list(given.items()):
+            try:
+                limits = _range(key, text, setting_type)
+            except ConfigError as error:
+                mistakes += error.messages
+                del given[key]
+                continue
+            if limits is not None:
+                ranges[key] = limits
+                del given[key]
         values = {key: _values(key, text, setting_type) for key, text in given.items()}
-        return cls(values, seeds, mistakes)
+        return cls(values, seeds, mistakes, ranges, samples, search_seed or 0)
+
+
+def _count(
+    given: dict[str, str], name: str, default: int | None, mistakes: list[str]
+) -> int | None:
+    """Takes a whole number out of the words; a mistake is added to ``mistakes``."""
+    text = given.pop(name, None)
+    if text is None:
+        return default
+    least = 1 if name == SAMPLES else 0
+    most = MOST_SAMPLES if name == SAMPLES else LARGEST
+    try:
+        number = ValueReader(int).read(text)
+        if least <= number <= most:
+            return int(number)
+    except ValueError:
+        pass
+    mistakes.append(f"{name}={shown(text)}: a whole number from {least} to {most:,}")
+    return default
+
+
+def _range(key: str, text: str, setting_type: type[Setting]) -> Range | None:
+    info = setting_type.model_fields.get(key)
+    return None if info is None else read_range(key, text, Annotated[info.annotation, info])
 
 
 def _values(key: str, text: str, setting_type: type[Setting]) -> list[Any]:
-    field, parts = setting_type.model_fields.get(key), split(text)
-    if field is None:
+    info, parts = setting_type.model_fields.get(key), split(text)
+    if info is None:
         return parts
-    listed = every(field.annotation, field.metadata)
+    listed = every(info.annotation, info.metadata)
     if parts == [ALL] and listed and ALL not in listed:
         return listed
-    reader = ValueReader(Annotated[field.annotation, field])
+    reader = ValueReader(Annotated[info.annotation, info])
     return [reader.read_or_leave(part) for part in parts]

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from nalu_ray.command.exits import Exit, guarded
+from nalu_ray.command.words import Parser
 from nalu_ray.data import mnist
-from nalu_ray.sweep import stdio
+from nalu_ray.errors import ConfigError, did_you_mean
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+SETS = ("mnist",)
 _EPILOG = f"""\
+example:
+  python -m nalu_ray.data mnist
+      download MNIST and check it; files that are there already are not downloaded again
+
 Files go to the folder in {mnist.VARIABLE} (default: the user's cache).
 exit codes: 0 data present and verified, 1 could not be downloaded, 2 wrong usage, 130 Ctrl-C
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit code."""
-    parser = argparse.ArgumentParser(
-        "python -m nalu_ray.data",
-        description=__doc__,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("name", choices=["mnist"], help="data set")
-    parser.parse_args(argv)
-    with stdio.lasting():
-        return _fetch()
+    """Runs the command and returns its exit code; see :class:`nalu_ray.command.exits.Exit`."""
+    return guarded(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    parser = Parser("python -m nalu_ray.data", __doc__ or "", _EPILOG)
+    parser.add_argument("name", nargs="?", default="", help=f"data set: {', '.join(SETS)}")
+    parser.add_argument("-h", "--help", action="help", help="print this help")
+    arguments, unknown = parser.parse_known_args(argv)
+    mistakes = [
+        parser.unknown(word) if word[:1] == "-" else f"'{word}': one data set at a time"
+        for word in unknown
+    ]
+    if not arguments.name:
+        mistakes.append(f"no data set given; choose from: {', '.join(SETS)}")
+    elif arguments.name not in SETS:
+        mistakes.append(did_you_mean("data set", arguments.name, SETS))
+    if mistakes:
+        raise ConfigError(mistakes)
+    return _fetch()
 
 
 def _fetch() -> int:
@@ -44,11 +58,11 @@ def _fetch() -> int:
             print(f"{name:5}  {len(labels)} images; per digit 0 to 9: {counts}")
     except mnist.DataError as error:
         print(f"error: {error}", file=sys.stderr)
-        return FAILED
+        return Exit.FAILED_SEEDS
     except KeyboardInterrupt:
         print("interrupted: complete files are kept; rerun the command to resume", file=sys.stderr)
-        return INTERRUPTED
-    return DONE
+        return Exit.INTERRUPTED
+    return Exit.DONE
 
 
 class _Bars(Progress):

@@ -7,13 +7,13 @@ from the name of a layer, :func:`build_cell` a recurrent cell from the name of a
 
 from .activations import ACTIVATIONS, CReLU
 from .cells.base import Cell, State, last
-from .cells.configured import ConfiguredNALU
 from .cells.dnc import DNC
 from .cells.gru import GRU
 from .cells.lstm import LSTM, lstm_steps
 from .cells.mc_lstm import MCLSTM, MulMCLSTM
 from .cells.nac import NACCell
 from .cells.nalu import NALUCell
+from .cells.nalu_lstm import ConfiguredNALU
 from .cells.rnn import RNN
 from .cells.rnn_identity import IdentityRNN
 from .cells.sum import Sum

@@ -21,13 +21,15 @@ def within(weight: Tensor, low: float, high: float) -> Tensor:
     return weight + (value.clamp(low, high) - value)
 
 
-def distance(weight: Tensor) -> Tensor:
+def distance(weight: Tensor, low: int = -1) -> Tensor:
     """Distance of each element from the nearest of -1, 0 and 1: min(|W|, |1 - |W||).
+
+    With ``low=0``, from the nearest of 0 and 1: min(|W|, |1 - W|).
 
     Written by the nearest value, it takes a third of the operations of the minimum's gradient. At
     the tie |W| = 1/2 the nearest is 0.
     """
-    return (weight - weight.detach().round().clamp(-1, 1)).abs()
+    return (weight - weight.detach().round().clamp(low, 1)).abs()
 
 
 def away_from_zero(weight: Tensor, inputs: Tensor) -> Tensor:
@@ -94,11 +96,16 @@ class Weighted(nn.Module):
         * ``sparsity``: the mean of min(|W|, |1 - |W||).
         * ``sparsity_squared``: the mean of W^2 (1 - |W|)^2.
 
+        Where W's lower bound is 0, W takes the place of |W| in 1 - |W|, which tells them apart
+        only where W is not clamped.
+
         Args:
             inputs: (N, in_features), for units with a penalty that depends on their inputs.
         """
-        squared = self.W.square() * (1 - self.W.abs()).square()
-        return {"sparsity": distance(self.W).mean(), "sparsity_squared": squared.mean()}
+        selects = type(self).bounds.get("W", (-1.0, 1.0))[0] == 0
+        squared = self.W.square() * (1 - (self.W if selects else self.W.abs())).square()
+        sparsity = distance(self.W, 0 if selects else -1)
+        return {"sparsity": sparsity.mean(), "sparsity_squared": squared.mean()}
 
     def measure(self) -> dict[str, Tensor]:
         """Figures of the parameters by name: ``sparsity_error``, the largest distance."""
@@ -116,6 +123,7 @@ class Selector(Weighted):
         out_features: size of the output's last axis.
         start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to W's bounds;
             ``None`` means that of the published code, :attr:`published_start`.
+        clamp: keep W within its bounds; ``False`` removes them, in forward pass and training.
         device: device of the parameter.
         dtype: floating-point type of the parameter.
 
@@ -131,10 +139,14 @@ class Selector(Weighted):
         out_features: int,
         *,
         start: Init | None = None,
+        clamp: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device=device, dtype=dtype)
+        self.clamp = clamp
+        if not clamp:
+            self.bounds = {}  # type: ignore[misc]  # of this unit alone
         self.start = self.published_start if start is None else start
         check_init("start", self.start)
         self._start(self.W, None)
@@ -142,8 +154,9 @@ class Selector(Weighted):
     @torch.no_grad()
     def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
         initialise(weight, self.start, generator)
-        low, high = self.bounds["W"]
+        low, high = type(self).bounds["W"]
         weight.clamp_(low, high)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, start={self.start!r}"
+        clamp = "" if self.clamp else ", clamp=False"
+        return f"{super().extra_repr()}, start={self.start!r}{clamp}"

@@ -23,6 +23,16 @@ def normalised(images: Tensor) -> Tensor:
     return ((images.float() / 255 - MEAN) / DEVIATION).unsqueeze(1)
 
 
+def channels_last(weight: Tensor) -> Tensor:
+    """A convolution's weight, (out, in, height, width), in a layout that torch takes for this one.
+
+    torch reads the layout of a single channel, whose stride says nothing, from that stride.
+    """
+    if weight.shape[1] == 1:
+        return weight.squeeze(1).unsqueeze(-1).movedim(-1, 1)
+    return weight.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
 class Conv2d(nn.Conv2d):
     """torch's layer, on a CPU with its channels last in memory (docs/performance.md)."""
 
@@ -30,7 +40,7 @@ class Conv2d(nn.Conv2d):
         """(batch, channels, height, width) to the same of the output."""
         weight = self.weight
         if weight.device.type == "cpu":
-            weight = weight.movedim(1, -1).contiguous().movedim(-1, 1)
+            weight = channels_last(weight)
         result: Tensor = self._conv_forward(x, weight, self.bias)
         return result
 

@@ -149,7 +149,7 @@ class GatedNAUNMU(nn.Module):
 register("nalu_separate", label="NALU (separate)", citation=CITATION)(Stacked(SeparateNALU))
 register("gated_nau_nmu", label="Gated NAU/NMU", citation=CITATION)(Stacked(GatedNAUNMU))
 # the gate study: a NAC selects, the gated unit computes
-register("nac_nalu_separate", label="NAC, NALU (separate)", citation=CITATION)(
+register("nac_nalu_separate", label="NAC+NALU (separate)", citation=CITATION)(
     Stacked(SeparateNALU, first=NACPlus)
 )
 register("nac_gated_nau_nmu", label="NAC, gated NAU/NMU", citation=CITATION)(

@@ -57,6 +57,8 @@ INITIALISERS: dict[str, Callable[[Tensor, torch.Generator | None], Tensor]] = {
     "linear": lambda w, g: nn.init.kaiming_uniform_(w, a=math.sqrt(5), generator=g),
     # U(-1/2, 1/2) whatever the width: large enough for W to leave 0 soon (docs/results.md).
     "uniform": lambda w, g: nn.init.uniform_(w, -0.5, 0.5, generator=g),
+    # U(0, 1/2): units of a recurrent NALU find sums first, and subtract later (docs/results.md).
+    "positive": lambda w, g: nn.init.uniform_(w, 0.0, 0.5, generator=g),
     "normal": lambda w, g: nn.init.normal_(w, std=0.02, generator=g),
     # U(-1e-6, 1e-6): as good as 0, but what parts two units of a layer is drawn, not rounding.
     "tiny": lambda w, g: nn.init.uniform_(w, -1e-6, 1e-6, generator=g),

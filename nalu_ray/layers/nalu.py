@@ -179,4 +179,4 @@ class NALU(Accumulator):
 
 # Appendix B stacks two layers of one unit. A NAC below a NALU leaves it the choice of inputs.
 register("nalu", label="NALU", citation=CITATION)(Stacked(NALU))
-register("nac_nalu", label="NAC, NALU", citation=CITATION)(Stacked(NALU, first=NAC))
+register("nac_nalu", label="NAC+NALU (ours)", citation=CITATION)(Stacked(NALU, first=NAC))

@@ -46,6 +46,7 @@ class NAU(Selector):
             which must not be 0.
         start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to [-1, 1];
             ``None`` means the published one.
+        clamp: keep W within [-1, 1]; ``False`` removes the bounds, in forward pass and training.
         device: device of the parameter.
         dtype: floating-point type of the parameter.
 
@@ -62,10 +63,13 @@ class NAU(Selector):
         *,
         stochastic: bool = False,
         start: Init | None = None,
+        clamp: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_features, out_features, start=start, device=device, dtype=dtype)
+        super().__init__(
+            in_features, out_features, start=start, clamp=clamp, device=device, dtype=dtype
+        )
         self.noise = Noise(device=device) if stochastic else None
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -76,7 +80,7 @@ class NAU(Selector):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
-        weight = within(self.W, -1.0, 1.0)
+        weight = within(self.W, -1.0, 1.0) if self.clamp else self.W
         if self.noise is not None and self.training:
             noise = ((2 * self.noise(x) - 1) / x.detach().var()).to(x.dtype)
             return linear(x + noise, weight) - linear(noise, weight)

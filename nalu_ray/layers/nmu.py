@@ -45,6 +45,8 @@ class NMU(Selector):
         out_features: size of the output's last axis.
         start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to [0, 1];
             ``None`` means the published one.
+        clamp: keep W within [0, 1]; ``False`` removes the bounds, in forward pass and training, as
+            in an ablation of the paper.
         device: device of the parameter.
         dtype: floating-point type of the parameter.
 
@@ -58,7 +60,7 @@ class NMU(Selector):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
-        weight = widened(within(self.W, 0.0, 1.0))
+        weight = widened(within(self.W, 0.0, 1.0) if self.clamp else self.W)
         return selected_product(x, weight).to(self.W.dtype)
 
     def penalty(self, inputs: Tensor | None = None) -> dict[str, Tensor]:

@@ -87,6 +87,7 @@ def tables(
     }
     by_operation = TableSpec(
         name=name,
+        title="Success rates",
         caption=f"{caption} {BY_UNIT}",
         rows=units,
         columns=operations,
@@ -97,6 +98,7 @@ def tables(
     )
     cost = TableSpec(
         name=f"{name}_cost",
+        title="Parameters and time",
         caption=f"{caption} Trained parameters per seed, and time per training step and seed, "
         "evaluations included, on the machine that ran them.",
         rows=run,
@@ -107,6 +109,7 @@ def tables(
     )
     by_rate = TableSpec(
         name=f"{name}_{rate_field}",
+        title=f"Success by {rate_field}",
         caption=f"{caption} The success rate at each {rate_field}, and the error that chooses "
         "among them: the lowest in a line.",
         rows=run,

@@ -48,10 +48,13 @@ class _Spec(BaseModel):
 
 
 class Selection(_Spec):
-    """How one logged step of one seed of one setting is chosen; never by an extrapolation split."""
+    """How one logged step of one seed of one setting is chosen; never by an extrapolation split.
+
+    The split ``weights`` has the figures of the parameters, such as ``sparsity_error``.
+    """
 
     metric: str = "mse"
-    split: Literal["interpolation", "validation", "train"] = "interpolation"
+    split: Literal["interpolation", "validation", "train", "weights"] = "interpolation"
     step: Literal["best", "last"] = "best"
 
     def describe(self) -> str:
@@ -133,6 +136,7 @@ class TableSpec(_Spec):
     number: int | None = Field(
         None, ge=1, le=11, description="table of the paper whose values stand beside ours"
     )
+    title: str = Field("", description="printed before the caption, if it has no number")
     caption: str
     rows: Axis
     columns: Axis | None = None
@@ -204,18 +208,20 @@ class TableSpec(_Spec):
     @model_validator(mode="after")
     def _has_columns(self) -> TableSpec:
         if (self.layout == "columns") != (self.columns is None):
-            raise ValueError("columns: needed by the layouts blocks and subrows, and only by them")
+            raise ValueError("columns: set them for the layouts blocks and subrows only")
         if self.solved_like is not None and self.solved_below is not None:
-            raise ValueError("solved_like: a table has one rule of success; it has solved_below")
+            raise ValueError(
+                "solved_like: a table has one rule of success, and solved_below is set"
+            )
         if self.solved_like is not None and self.solved_like not in self.rows.labels:
-            raise ValueError(f"solved_like: {self.solved_like!r} is no row with a label")
+            raise ValueError(f"solved_like: {self.solved_like!r} is not a labelled row")
         if bool(self.doubtful) != bool(self.doubt):
-            raise ValueError("doubt: says what the mark of doubtful cells means, and only that")
+            raise ValueError("doubt: set it together with doubtful")
         if self.number is not None and self.publication is not None:
-            raise ValueError("publication: a table has a number of the paper or a publication")
+            raise ValueError("publication and number: a table has one of them at most")
         for key, measure in self.measures.items():
             if self.solved_like is not None and measure.better == "higher":
-                raise ValueError(f"measures.{key}: solved_like takes errors, the lower the better")
+                raise ValueError(f"measures.{key}: solved_like needs a measure with better=lower")
             if measure.statistic in SUCCESS and self.threshold is None:
                 raise ValueError(
                     f"measures.{key}: {measure.statistic} needs solved_below or solved_like"
@@ -287,12 +293,23 @@ class FigureSpec(_Spec):
         return self
 
 
+def learning_figure(**fields: Any) -> FigureSpec:
+    """Returns the figure of a logged metric during training: by default medians, on a log axis.
+
+    Args:
+        fields: those of :class:`FigureSpec`.
+    """
+    common = {"x": "step", "x_label": "training step", "statistic": "median", "log_y": True}
+    return FigureSpec(**{**common, **fields})
+
+
 class TaskSpecs(_Spec):
     """What the store keeps beside a task's rows, enough to print its tables and figures again."""
 
     task: str
     title: str
     section: str = ""
+    question: str = Field("", description="what the experiment asks, one sentence")
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
     axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")

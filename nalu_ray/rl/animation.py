@@ -19,7 +19,7 @@ from rich.text import Text
 
 from nalu_ray.envs import ACTIONS, AGENT, FLOOR, TARGET, WALL, TimeGridworldEnv, World
 from nalu_ray.errors import ConfigError
-from nalu_ray.results.store.atomic import write_bytes
+from nalu_ray.results.store.file_access import write_bytes
 from nalu_ray.rl.agent.stored import Agent
 
 BAR = 20  # characters of a probability of 1
@@ -208,8 +208,8 @@ def save(path: Path, world: World, moments: Sequence[Moment], fps: float) -> Pat
     """
     pictures = [picture(world, moment) for moment in moments]
     seconds = [1 / fps if moment.outcome is None else PAUSE for moment in moments]
-    encode = _mp4 if path.suffix.lower() == ".mp4" else _gif
-    return write_bytes(path, encode(pictures, seconds, fps))
+    mp4 = path.suffix.lower() == ".mp4"
+    return write_bytes(path, _mp4(pictures, seconds, fps) if mp4 else gif(pictures, seconds))
 
 
 def picture(world: World, moment: Moment) -> Image.Image:
@@ -227,7 +227,8 @@ def picture(world: World, moment: Moment) -> Image.Image:
     return image
 
 
-def _gif(pictures: Sequence[Image.Image], seconds: Sequence[float], fps: float) -> bytes:
+def gif(pictures: Sequence[Image.Image], seconds: Sequence[float]) -> bytes:
+    """Returns an animation of pictures of the world, each shown for so many seconds."""
     # one palette for all: the world's colours as they are, and the greys of the text
     palette = Image.new("P", (1, 1))
     greys = [(level, level, level) for level in range(5, 256, 10)]

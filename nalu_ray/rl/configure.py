@@ -15,6 +15,8 @@ from nalu_ray.rl.impala import IMPALAConfig
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy
 
+log = logging.getLogger(__name__)
+
 CONFIGS: dict[str, type[IMPALAConfig] | type[A3CConfig]] = {
     "impala": IMPALAConfig,
     "a3c": A3CConfig,
@@ -39,7 +41,7 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
             num_envs_per_env_runner=setting.envs,
             rollout_fragment_length=setting.fragment,
         )
-        .learners(num_learners=0, num_gpus_per_learner=int(device.type == "cuda"))
+        .learners(num_learners=0, num_gpus_per_learner=_gpus_of_the_learner(setting, device))
         .training(
             lr=_learning_rate(setting),
             entropy_coeff=[[0, setting.entropy], [steps, setting.entropy_end]],
@@ -57,6 +59,20 @@ def configure(setting: GridworldSetting, seed: int, device: torch.device) -> Any
         )
         .debugging(seed=_rllib_seed(seed))
     )
+
+
+def _gpus_of_the_learner(setting: GridworldSetting, device: torch.device) -> int:
+    """Returns 1 for a learner on the GPU.
+
+    A3C's runners compute gradients on CPUs. Its learner only applies them: on a GPU, each update
+    would copy all gradients there and all weights back.
+    """
+    if device.type != "cuda":
+        return 0
+    if setting.algorithm == "a3c":
+        log.warning("algorithm=a3c trains on CPUs: the GPU that this trial reserved is idle")
+        return 0
+    return 1
 
 
 def _rllib_seed(seed: int) -> int:

@@ -35,7 +35,7 @@ class LossConfig:
     gamma: float = 0.99
     lam: float = 1.0
     value: float = 0.5
-    entropy: float = 0.01
+    entropy: float | Tensor = 0.01
     clip: float = 1.0
 
 

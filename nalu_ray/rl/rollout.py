@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.func import functional_call
 
 from nalu_ray.envs import TimeGridworldVectorEnv
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.seeding import entropy, generator
+from nalu_ray.training.recording import Repeated
 
 TASK = "gridworld"  # names the random streams, and the folder of the results
 
@@ -101,6 +103,7 @@ class Collector:
         draws = entropy(TASK, name, f"actions of runner {index}") % 2**63
         self.generator = torch.Generator().manual_seed(draws)
         self.memory: torch.Tensor | None = None
+        self._actor: tuple[Network, Repeated] | None = None
 
     @torch.no_grad()
     def collect(self, network: Network, version: int = 0) -> tuple[Rollout, Ended]:
@@ -121,6 +124,7 @@ class Collector:
         log_probs = torch.empty(length, count)
         ends = np.empty((4, length, count), np.int64)
         table = network.vision.table()
+        act, weights = self._act(network), list(network.parameters())
         # The largest of log p - log(exponential) is a draw from p.
         noise = torch.empty(length, count, network.policy.out_features)
         noise.exponential_(generator=self.generator).log_()
@@ -132,12 +136,8 @@ class Collector:
             )
             kept = torch.from_numpy(keep[t]).float()[None]
             vision = table[torch.from_numpy(frames[t])][None]
-            logits, _, memory = network(
-                vision, torch.from_numpy(instruction[t])[None], kept, memory
-            )
-            log_policy = logits[0].log_softmax(-1)
-            torch.argmax(log_policy - noise[t], -1, out=actions[t])
-            log_probs[t] = log_policy.gather(-1, actions[t, :, None])[:, 0]
+            told = torch.from_numpy(instruction[t])[None]
+            actions[t], log_probs[t], memory = act(vision, told, kept, memory, noise[t], *weights)
             # What the step is about, since the environment moves on to the next episode in it.
             ends[:3, t] = env.t, env.instruction, env.distance
             self.seen, rewards[t], ended, _, infos = env.step(actions[t].numpy())
@@ -155,6 +155,12 @@ class Collector:
             frames, instruction, keep, small, log_probs.numpy(), rewards, before, version
         )
         return rollout, _ended(rollout, *ends)
+
+    def _act(self, network: Network) -> Repeated:
+        """Returns the function that draws actions by a network."""
+        if self._actor is None or self._actor[0] is not network:
+            self._actor = network, Repeated(Acting(network))
+        return self._actor[1]
 
     def state_dict(self) -> dict[str, Any]:
         """Returns tensors and plain values; loads under ``torch.load(weights_only=True)``."""
@@ -181,6 +187,37 @@ class Collector:
         self.keep = state["keep"].numpy()
         self.memory = state["memory"]
         self.generator.set_state(state["generator"])
+
+
+class Acting:
+    """One step of a policy, as a function of tensors alone.
+
+    Args:
+        network: the policy.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.names = network, [name for name, _ in network.named_parameters()]
+
+    def __call__(self, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Draws an action in each environment.
+
+        Args:
+            given: features of the pictures (1, N, V), instructions and ``keep`` (1, N), memory
+                (N, S), noise (N, actions), and the network's parameters.
+
+        Returns:
+            Actions and their log-probabilities, (N,), and the memory after the step.
+        """
+        vision, instruction, keep, memory, noise, *weights = given
+        logits, _, after = functional_call(
+            self.network,
+            dict(zip(self.names, weights, strict=True)),
+            (vision, instruction, keep, memory),
+        )
+        log_policy = logits[0].log_softmax(-1)
+        actions = (log_policy - noise).argmax(-1)
+        return actions, log_policy.gather(-1, actions[:, None])[:, 0], after
 
 
 def _ended(

@@ -55,6 +55,14 @@ def members(task: Task[Any]) -> dict[str, tuple[str, ...]]:
     return ids
 
 
+def question(task: Task[Any]) -> str:
+    """Returns what the task asks, as its shipped sweep says; empty if it does not."""
+    try:
+        return sweep_of(task).question
+    except ConfigError:
+        return ""
+
+
 def _shipped(task: Task[Any]) -> dict[str, Preset]:
     try:
         return {str(name): preset for name, preset in sweep_of(task).presets.items()}

@@ -25,7 +25,7 @@ from nalu_ray import registry
 from nalu_ray.errors import ConfigError, explain
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.code_digest import numbers_digest, package_digest
-from nalu_ray.task import Setting
+from nalu_ray.task import Progress, Setting
 
 _PASSWORD = re.compile(r"//[^/@\s]+@")
 SHARED = (
@@ -188,11 +188,10 @@ def check_node(out: str, mark: str, code: str) -> None:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Progress):
     """The progress of a trial.
 
     Attributes:
-        step, steps, shown: as in :class:`nalu_ray.task.Progress`.
         seconds: seconds of work so far, without the start of the process.
         resumed: step from which it resumed; 0 for a fresh start.
         done: whether the rows are stored.
@@ -200,9 +199,6 @@ class Report:
         messages: warnings since the last report.
     """
 
-    step: int
-    steps: int
-    shown: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     resumed: int = 0
     done: bool = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nalu_ray.errors import SHOWN, printable, shown
-from nalu_ray.values import ValueReader, reason
+from nalu_ray.input.values import ValueReader, reason
 
 if TYPE_CHECKING:
     from nalu_ray.sweep.presets import Override, Preset
@@ -53,12 +53,13 @@ def typed(
             "axes": readers.axes(preset.axes),
             "set": readers.values(preset.set),
             "changes": readers.axes(changes),
+            "samples": [readers.values(point) for point in preset.samples],
         }
     )
     possible = {
         name: [sweep.set.get(name, default)] for name, default in readers.defaults.items()
     } | {name: list(values) for name, values in sweep.axes.items()}
-    for name, values in sweep.changes.items():
+    for name, values in [*sweep.changes.items(), *sampled(sweep).items()]:
         possible[name] = [*possible[name], *values]
     for index, override in enumerate(preset.overrides):
         when, wrong = _typed_when(override.when, possible, readers)
@@ -76,9 +77,10 @@ def _hidden_mistakes(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> Iterator[str]:
     """Yields mistakes in values that no point has, as other values replace them."""
-    taken = {*preset.axes, *changes}
+    replaced = {*changes, *sampled(preset)}
+    taken = {*preset.axes, *replaced}
     hidden = [("set", name, [value]) for name, value in preset.set.items() if name in taken]
-    hidden += [("axes", name, values) for name, values in preset.axes.items() if name in changes]
+    hidden += [("axes", name, values) for name, values in preset.axes.items() if name in replaced]
     for section, name, values in hidden:
         for value in values:
             try:
@@ -151,7 +153,7 @@ class Use:
     def mistakes(self) -> list[str]:
         """Returns a line per requested field that no point reads."""
         # with changes, an axis of the file may no longer be read
-        asked = self.sweep.changes or self.sweep.axes
+        asked = {**self.sweep.changes, **sampled(self.sweep)} or self.sweep.axes
         return [
             f"{name}={shown(list(values)).strip('[]')}: it has no effect, as "
             f"{printable('; '.join(sorted(self.reasons[name])), most=200)}"
@@ -164,9 +166,15 @@ def candidates(
     preset: Preset, defaults: Mapping[str, Any], parse_seeds: Callable[[Any], tuple[int, ...]]
 ) -> Iterator[Candidate]:
     """Yields every point of a typed preset; its changes come last."""
-    for base in _product({**preset.axes, **preset.changes}):
-        start = Candidate({**preset.set, **base}, dict(preset.set), [*base], ())
-        for point, seeds in _overridden(start, preset.seeds, preset.overrides, defaults, preset):
+    fields = sampled(preset)
+    asked = {*preset.changes, *fields}
+    axes = {name: values for name, values in preset.axes.items() if name not in fields}
+    grid = _product({**axes, **preset.changes})
+    # itertools.product would first walk the whole grid, which may be far too large
+    for base, sample in ((base, sample) for base in grid for sample in preset.samples or [{}]):
+        chosen = {**base, **sample}
+        start = Candidate({**preset.set, **chosen}, dict(preset.set), [*chosen], ())
+        for point, seeds in _overridden(start, preset.seeds, preset.overrides, defaults, asked):
             point.seeds = parse_seeds(seeds)
             yield point
 
@@ -176,11 +184,12 @@ def _overridden(
     seeds: Any,
     overrides: Sequence[Override],
     defaults: Mapping[str, Any],
-    preset: Preset,
+    asked: Collection[str],
 ) -> Iterator[tuple[Candidate, Any]]:
     """Yields what the overrides make of a point, in order, each with its seeds.
 
-    An override sees what those before it have set, their axes included.
+    An override sees what those before it have set, their axes included. It leaves the fields
+    ``asked`` for on the command line alone.
     """
     if not overrides:
         yield point, seeds
@@ -188,10 +197,10 @@ def _overridden(
     override, *later = overrides
     here = {**defaults, **point.values}
     if not all(here[key] in allowed for key, allowed in override.when.items()):
-        yield from _overridden(point, seeds, later, defaults, preset)
+        yield from _overridden(point, seeds, later, defaults, asked)
         return
     fixed, axes = (
-        {name: value for name, value in given.items() if name not in preset.changes}
+        {name: value for name, value in given.items() if name not in asked}
         for given in (override.set, override.axes)
     )
     seeds = seeds if override.seeds is None else override.seeds
@@ -199,7 +208,13 @@ def _overridden(
         values = {**point.values, **fixed, **extra}
         unvaried = {**point.unvaried, **override.set}
         made = Candidate(values, unvaried, [*point.varied, *extra], ())
-        yield from _overridden(made, seeds, later, defaults, preset)
+        yield from _overridden(made, seeds, later, defaults, asked)
+
+
+def sampled(preset: Preset) -> dict[str, list[Any]]:
+    """Returns the values that the points of a search give to each of their fields."""
+    names = dict.fromkeys(name for point in preset.samples for name in point)
+    return {name: [point[name] for point in preset.samples if name in point] for name in names}
 
 
 def _product(axes: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nalu_ray.results.store.store import Store, StoreError
+from nalu_ray.sweep import device
 from nalu_ray.sweep.dispatch import NodeError, check_node
 from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
@@ -22,10 +23,10 @@ def run_local(plan: Plan, board: Board, store: Store, fail_fast: bool = False) -
         fail_fast: stop after the first trial with a failed seed.
 
     Raises:
-        StoppedError: the rows cannot be written.
+        StoppedError: the rows cannot be written, or a trial has left the GPU unusable.
     """
     try:
-        with lasting(), scratch(store) as name:
+        with device.kept_settings(), lasting(), scratch(store) as name:
             mark = {"mark": f"{TUNE}/{name}/{MARK}"}
             for number, planned in enumerate(plan.trials):
                 spec = planned.model_copy(update=mark)
@@ -35,5 +36,7 @@ def run_local(plan: Plan, board: Board, store: Store, fail_fast: bool = False) -
                     board.report(str(number), spec, report)
                 if fail_fast and board.seeds_failed:
                     return
+                if spec.gpus and device.is_lost():
+                    raise StoppedError(f"{spec.label} left CUDA unusable in this process")
     except (NodeError, StoreError) as error:
         raise StoppedError(str(error)) from error

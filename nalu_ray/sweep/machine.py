@@ -20,6 +20,8 @@ FOR_TRIALS = 0.8
 WORKER_BYTES = 700 * 1024**2
 # a step of a small network on a GPU takes the time to launch it, for any number of seeds
 GPU_GROWTH = 10
+# what CUDA takes of a GPU's memory per process, beside tensors: an upper bound of common figures
+CONTEXT_BYTES = 600 * 1024**2
 # share of a GPU's memory; the rest is for peaks
 FOR_BLOCKS = 0.9
 # open files: what Ray needs, what a run without Ray needs, and what Ray asks for if it can be had
@@ -33,11 +35,13 @@ class Node:
     Attributes:
         cpus, gpus: number of each.
         memory: bytes.
+        gpu_memory: bytes of its smallest GPU; 0 if they are not known.
     """
 
     cpus: float
     gpus: float = 0.0
     memory: int = 0
+    gpu_memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,8 @@ def this_machine(gpus: bool) -> Capacity:
     Args:
         gpus: count GPUs, too, which loads torch.
     """
-    node = Node(cpus=_cpus(), gpus=_gpus() if gpus else 0, memory=_memory())
+    sizes = _gpus() if gpus else []
+    node = Node(_cpus(), len(sizes), _memory(), min(sizes, default=0))
     return Capacity("this machine", (node,))
 
 
@@ -106,10 +111,12 @@ def _limits(name: str) -> list[int]:
     return [int(word) for word in words if word.isdigit()]
 
 
-def _gpus() -> int:
+def _gpus() -> list[int]:
+    """Returns the bytes of each GPU that torch finds."""
     import torch  # noqa: PLC0415 (slow to load, and most plans need no GPU)
 
-    return torch.cuda.device_count()
+    count = torch.cuda.device_count()
+    return [torch.cuda.get_device_properties(index).total_memory for index in range(count)]
 
 
 def raise_open_files() -> float:
@@ -174,29 +181,6 @@ def widest(resources: Resources) -> int:
     return on_cpu
 
 
-def crowded(resources: Resources, capacity: Capacity) -> Resources:
-    """Returns resources with the smallest share of a GPU that the CPUs beside it can use."""
-    cpus = [node.cpus / node.gpus for node in capacity.nodes if node.gpus >= 1]
-    most = max(1, int(min(cpus, default=0) / resources.cpus_per_trial + 1e-9))
-    return resources.model_copy(update={"gpus_per_trial": 1 / most})
-
-
-def shared(resources: Resources, taken: int, total: int) -> Resources:
-    """Returns resources with a share of a GPU in which a measured trial fits.
-
-    The share is no smaller than before, and blocks keep their measured size.
-
-    Args:
-        resources: what the measured trial reserved.
-        taken: bytes of GPU memory that it used.
-        total: bytes of the GPU's memory.
-    """
-    fitting = int(FOR_BLOCKS * total / taken)
-    most = max(1, min(round(1 / resources.gpus), fitting))
-    seeds = widest(resources) * most
-    return resources.model_copy(update={"gpus_per_trial": 1 / most, "seeds_per_gpu": seeds})
-
-
 def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
     """Returns the bytes per trial on a node full of trials; infinite without nodes."""
     shares = []
@@ -207,15 +191,28 @@ def memory_of_a_slot(capacity: Capacity, resources: Resources) -> float:
     return min(shares, default=math.inf)
 
 
-def fitting(task: Task[Any], point: Point, width: int, share: float) -> int:
-    """Returns the number of seeds per trial, halved until the trial fits its share of memory.
+def memory_on_a_gpu(capacity: Capacity, resources: Resources) -> float:
+    """Returns the bytes of a GPU for a trial's tensors; infinite where GPUs are not known."""
+    known = [node.gpu_memory for node in capacity.nodes if node.gpus and node.gpu_memory]
+    if not resources.gpus or not known:
+        return math.inf
+    return FOR_BLOCKS * resources.gpus * min(known) - CONTEXT_BYTES
+
+
+def fitting(
+    task: Task[Any], point: Point, width: int, share: float, on_gpu: float = math.inf
+) -> int:
+    """Returns the number of seeds per trial, halved until the trial fits its shares of memory.
 
     Args:
         task, point: the trial's task and setting.
         width: wanted number of seeds per trial.
         share: bytes that the trial may use.
+        on_gpu: bytes of a GPU that its tensors may use.
     """
-    while width > 1 and need(task, point, width) > share:
+    while width > 1 and (
+        need(task, point, width) > share or task.device_memory(point.setting, width) > on_gpu
+    ):
         width = math.ceil(width / 2)
     return width
 

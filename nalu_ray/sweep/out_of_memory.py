@@ -8,9 +8,14 @@ from nalu_ray.results.store.rows import FAILED, OUT_OF_MEMORY
 from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.machine import GIB, WORKER_BYTES
 
-# torch raises a RuntimeError if the CPU's memory is exhausted, Ray an error of its own
+# torch raises a RuntimeError if the CPU's memory is exhausted, Ray an error of its own; on a GPU,
+# torch's allocator has a class for it, and what CUDA's libraries take themselves has not
 _CLASSES = ("MemoryError", "OutOfMemoryError")
-_TEXTS = ("can't allocate memory", "not enough memory")
+_TEXTS = (
+    *("can't allocate memory", "not enough memory"),
+    *("CUDA out of memory", "CUDA error: out of memory", "cudaErrorMemoryAllocation"),
+    *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUSOLVER_STATUS_ALLOC_FAILED"),
+)
 _NODE = re.compile(r", ID: [0-9a-f]+")  # the address stands beside it
 _STOPPED, _TAKEN = "Selected to kill: ", re.compile(r"actual memory used=([\d.]+)GB")
 
@@ -52,11 +57,15 @@ def reason(spec: TrialSpec, error: BaseException | None) -> str | None:
     count = f"{seeds} seed" + ("s at once" if seeds > 1 else "")
     half = retry_width(seeds)
     advice = f"--rerun-failed runs {half} at a time" if half < seeds else "give it more memory"
-    lines = [line for line in str(error).splitlines() if "emory" in line] or [""]
+    lines = [line for line in str(error).splitlines() if _tells(line)] or [""]
     detail = f"{type(error).__name__}: {_NODE.sub('', lines[0])}".rstrip(": ")
     bytes_taken = taken(str(error), spec.label)
     had = "" if bytes_taken is None else f"took {bytes_taken / GIB:.2f} GiB, "
     return f"oom: {count} did not fit, {had}reserved: {_reserved(spec)}; {advice}; {detail}"
+
+
+def _tells(line: str) -> bool:
+    return "emory" in line or "ALLOC_FAILED" in line
 
 
 def retry_width(seeds: int) -> int:

@@ -19,15 +19,25 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nalu_ray.results.analysis.text import spans
 from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep import out_of_memory
-from nalu_ray.sweep.machine import Capacity, fitting, memory_of_a_slot, need, slots, widest
+from nalu_ray.sweep.machine import (
+    Capacity,
+    fitting,
+    memory_of_a_slot,
+    memory_on_a_gpu,
+    need,
+    slots,
+    widest,
+)
 from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.speeds import Speeds, expected
 from nalu_ray.sweep.trial import TrialSpec
 from nalu_ray.task import Task
 
@@ -47,7 +57,11 @@ class Plan:
         trials: the trials, in the order in which they start.
         slots: number of trials at a time.
         done, failed: stored seeds that completed, and that failed and are not rerun.
-        seconds: estimated duration of all trials.
+        seconds: estimated duration of all trials, the start of Ray included.
+        expected: estimated seconds of each trial.
+        measured: number of trials whose estimate was measured on this machine.
+        startup: estimated seconds to start Ray and its workers; 0 without Ray.
+        speeds: measured speeds of the machine, to which those of the trials are added.
         capacity: what the trials run on.
         labels: setting id -> name, for every requested setting.
         other_code, unknown_code: stored seeds whose rows come from other or unknown code.
@@ -64,6 +78,10 @@ class Plan:
     seconds: float
     capacity: Capacity
     labels: Mapping[str, str]
+    expected: tuple[float, ...]
+    measured: int = 0
+    startup: float = 0.0
+    speeds: Speeds = field(default_factory=Speeds, compare=False)
     other_code: int = 0
     unknown_code: int = 0
     anew: frozenset[tuple[str, int]] = frozenset()
@@ -73,11 +91,6 @@ class Plan:
     def seeds(self) -> int:
         """Seeds to run."""
         return sum(len(trial.seeds) for trial in self.trials)
-
-    @property
-    def seed_steps(self) -> int:
-        """Steps to run, summed over seeds."""
-        return sum(trial.steps * len(trial.seeds) for trial in self.trials)
 
     def describe_code(self) -> list[str]:
         """Returns lines about stored seeds whose rows are by other code; none if there are none."""
@@ -102,6 +115,8 @@ class Job:
         resources: what a trial may use.
         seed_step_microseconds: time per step and seed, for estimates.
         rerun_failed: whether failed seeds run again.
+        tried: setting id and seed of what this command has run already; it does not run again.
+        started: whether Ray runs already.
         command: the command line.
         commit: of the source, if known.
         kept: setting id and seeds of each saved state.
@@ -109,6 +124,8 @@ class Job:
         changes: setting id -> fields that differ from the preset.
         rerun: whether seeds with rows by other code run again.
         codes: setting id -> digest of the source on this machine, for settings with rows.
+        local: whether trials run in this process, without Ray.
+        speeds: measured speeds of the machine that trials run on.
     """
 
     out: str
@@ -122,6 +139,10 @@ class Job:
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     rerun: bool = False
     codes: Mapping[str, str] = field(default_factory=dict)
+    local: bool = False
+    speeds: Speeds = field(default_factory=Speeds, compare=False)
+    tried: Collection[tuple[str, int]] = frozenset()
+    started: bool = False
 
 
 def make_plan(
@@ -142,10 +163,11 @@ def make_plan(
     others = _of_other_code(points, stored, job.codes)
     anew = frozenset(others if job.rerun else ())
     left = {key: outcome for key, outcome in stored.items() if key not in anew}
-    missing = {point.setting.id: _missing(point, left, job.rerun_failed) for point in points}
+    missing = {point.setting.id: _missing(point, left, job) for point in points}
     to_do = [point for point in points if missing[point.setting.id]]
     pieces = max(1, slots(capacity, job.resources, memory=0) // max(1, len(to_do)))
     share = memory_of_a_slot(capacity, job.resources)
+    on_gpu = memory_on_a_gpu(capacity, job.resources)
     labels = _labels(task, points)
     trials = []
     for point in to_do:
@@ -156,7 +178,7 @@ def make_plan(
         begun = list(_begun(fits, missing[sid]))
         seeds = sorted(set(missing[sid]).difference(*begun))
         width = min(widest(job.resources), math.ceil(len(seeds) / pieces), most)
-        width = fitting(task, point, width, share)
+        width = fitting(task, point, width, share, on_gpu)
         dealt = [*begun, *(blocks(seeds, width) if seeds else [])]
         trials += [_spec(task, point, block, labels[sid], job) for block in dealt]
     memory = max((trial.memory for trial in trials), default=0)
@@ -164,6 +186,10 @@ def make_plan(
     sized = [trial.model_copy(update={"memory": memory}) for trial in trials]
     sized.sort(key=lambda trial: -trial.steps * len(trial.seeds))
     most = max(1, min(slots(capacity, job.resources, memory), len(sized)))
+    seconds, measured = expected(task, sized, job.seed_step_microseconds, job.speeds)
+    starts = job.speeds.starts
+    on_ray = bool(sized) and not job.local
+    startup = (starts.ray * (not job.started) + starts.worker) * on_ray
     return Plan(
         task=task,
         points=tuple(points),
@@ -171,9 +197,13 @@ def make_plan(
         slots=most,
         done=_count(points, left, ok=True),
         failed=0 if job.rerun_failed else _count(points, left, ok=False),
-        seconds=_makespan(sized, most, job.seed_step_microseconds),
+        seconds=startup + _makespan([each + starts.trial * on_ray for each in seconds], most),
         capacity=capacity,
         labels=labels,
+        expected=seconds,
+        measured=measured,
+        startup=startup,
+        speeds=job.speeds,
         anew=anew,
         codes=job.codes,
         **_counts([outcome for key, outcome in others.items() if key not in anew], job),
@@ -189,26 +219,19 @@ def blocks(seeds: Sequence[int], width: int) -> list[tuple[int, ...]]:
 
 def describe_seeds(seeds: Sequence[int]) -> str:
     """Returns ``seed 3``, ``seeds 0-99`` or ``seeds 0-4,9``."""
-    parts = [f"{low}" if low == high else f"{low}-{high}" for low, high in _runs(sorted(seeds))]
+    parts = spans(seeds)
     if len(parts) > _RANGES_SHOWN:
         parts = [*parts[: _RANGES_SHOWN - 1], "...", f"{parts[-1]} ({len(seeds)} of them)"]
     return f"seed{'s' if len(seeds) > 1 else ''} {','.join(parts)}"
 
 
-def _runs(seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for end in range(1, len(seeds) + 1):
-        if end == len(seeds) or seeds[end] != seeds[end - 1] + 1:
-            yield seeds[start], seeds[end - 1]
-            start = end
-
-
-def _missing(point: Point, stored: Stored, rerun_failed: bool) -> tuple[int, ...]:
+def _missing(point: Point, stored: Stored, job: Job) -> tuple[int, ...]:
     sid = point.setting.id
 
     def wanted(seed: int) -> bool:
         outcome = stored.get((sid, seed))
-        return outcome is None or (rerun_failed and not outcome.ok)
+        again = job.rerun_failed and outcome is not None and not outcome.ok
+        return (outcome is None or again) and (sid, seed) not in job.tried
 
     return tuple(seed for seed in point.seeds if wanted(seed))
 
@@ -288,9 +311,8 @@ def _spec(task: Task[Any], point: Point, seeds: tuple[int, ...], name: str, job:
     )
 
 
-def _makespan(trials: Sequence[TrialSpec], slots: int, microseconds: float) -> float:
+def _makespan(seconds: Sequence[float], slots: int) -> float:
     ends = [0.0] * slots
-    for trial in trials:
-        work = trial.steps * len(trial.seeds) * microseconds / 1e6
-        heapq.heapreplace(ends, ends[0] + work)
+    for each in seconds:
+        heapq.heapreplace(ends, ends[0] + each)
     return max(ends)

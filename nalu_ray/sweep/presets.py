@@ -20,12 +20,12 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
-from nalu_ray import strict_yaml
 from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
-from nalu_ray.strict_yaml import YAMLError
+from nalu_ray.input import strict_yaml
+from nalu_ray.input.strict_yaml import YAMLError
+from nalu_ray.input.values import LARGEST, StrictModel, check_plain
 from nalu_ray.sweep.grid import Candidate, FieldReaders, Use, candidates, typed
 from nalu_ray.task import Setting, Task
-from nalu_ray.values import LARGEST, StrictModel, check_plain
 
 PRESETS = ("smoke", "laptop", "paper")
 """Presets that every task has; a task may have more, such as a protocol of the field."""
@@ -36,6 +36,7 @@ MOST_RUNS = 1_000_000
 
 _ROUNDING = 0.05  # of n in 1/n, so that 0.33 is a third
 _WHOLE = re.compile(r"[0-9]+")
+_RANGE = re.compile(r"\s*([0-9]+)-([0-9]+)\s*")
 
 
 class Resources(StrictModel):
@@ -43,7 +44,8 @@ class Resources(StrictModel):
 
     cpus_per_trial: float = Field(1.0, gt=0, description="CPUs per trial")
     gpus_per_trial: float | Literal["auto"] = Field(
-        0.0, description="GPUs per trial, or 1/n of one; auto: as many trials per GPU as fit"
+        0.0,
+        description="GPU of a trial: 1, or 1/n to share one; auto: the fastest of these",
     )
     seeds_per_trial: int = Field(100, ge=1, description="seeds per trial, trained at once")
     seeds_per_gpu: int | None = Field(
@@ -61,11 +63,14 @@ class Resources(StrictModel):
             number = float(value)
             parts = 1 / number if 0 < number < 1 else 0.0
             part = round(parts) > 1 and abs(parts - round(parts)) <= _ROUNDING
-            fills = part or (number >= 0 and number.is_integer())
+            # a trial trains on one GPU: of two, one would idle
+            fills = part or number in (0, 1)
         except (TypeError, ValueError, OverflowError):
             fills = False
         if not fills:
-            raise ValueError("a whole number of GPUs, 1/n of one such as 0.5 or 0.25, or auto")
+            raise ValueError(
+                "0, 1, 1/n of a GPU such as 0.5 or 0.25, or auto; a trial trains on one"
+            )
         return number
 
     @property
@@ -88,6 +93,8 @@ class Preset(StrictModel):
 
     Attributes:
         changes: axes of ``key=value`` words; they take precedence over everything else.
+        samples: points of a search, an axis of several fields at once; they take the same
+            precedence.
     """
 
     about: str = ""
@@ -96,6 +103,7 @@ class Preset(StrictModel):
     seeds: int | list[int] = 1
     overrides: list[Override] = Field([])
     changes: dict[str, list[Any]] = Field({})
+    samples: list[dict[str, Any]] = Field([])
     resources: Resources = Resources()
     seed_step_microseconds: float = Field(
         50.0, gt=0, description="time per step and seed on one core, in microseconds"
@@ -103,9 +111,14 @@ class Preset(StrictModel):
 
 
 class SweepFile(StrictModel):
-    """A whole ``tune_configs/<task>.yaml``."""
+    """A whole ``tune_configs/<task>.yaml``.
+
+    Attributes:
+        question: what the experiment asks, in one sentence; reports print it.
+    """
 
     task: str
+    question: str = ""
     presets: dict[PresetName, Preset]
 
 
@@ -163,24 +176,38 @@ def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
 
 
 def parse_seeds(value: int | str | Sequence[Any]) -> tuple[int, ...]:
-    """Reads ``100`` as seeds 0 to 99 and ``3,7``, ``3,`` or a list as those seeds.
+    """Reads ``100`` as seeds 0 to 99, and ``3,7``, ``3,``, ``0-9,20-29`` or a list as those seeds.
 
     Raises:
         ConfigError: the seeds are not whole numbers of 0 or more, there are none, one is listed
             twice or beyond 64 bits, or there are more than ``MOST_SEEDS``.
     """
     parts = value.removesuffix(",").split(",") if isinstance(value, str) else value
-    alone = isinstance(parts, int) or (isinstance(value, str) and "," not in value)
-    numbers = [_whole(part) for part in ([parts] if isinstance(parts, int) else parts)]
     written = f"seeds={shown(value)}"
-    if alone and numbers[0] > MOST_SEEDS:
-        raise ConfigError([_too_many_seeds(value, numbers[0])])
-    if max(numbers, default=0) > LARGEST:
-        raise ConfigError([f"{written}: a seed is at most 2^63 - 1, which is {LARGEST}"])
-    seeds = _first(numbers[0]) if alone else tuple(numbers)
+    if isinstance(parts, int) or (isinstance(value, str) and _WHOLE.fullmatch(value.strip())):
+        count = _whole(value)
+        if count > MOST_SEEDS:
+            raise ConfigError([_too_many_seeds(value, count)])
+        seeds = _first(count)
+    else:
+        spans = [_span(part) for part in parts]
+        if max((high for _, high in spans), default=0) > LARGEST:
+            raise ConfigError([f"{written}: a seed is at most 2^63 - 1, which is {LARGEST}"])
+        if sum(max(0, 1 + high - low) for low, high in spans) > MOST_SEEDS:
+            raise ConfigError([f"{written}: at most {MOST_SEEDS:,} seeds"])
+        # a range that runs backwards stands for no seed
+        spans = [(low, high) if low <= high else (-1, -1) for low, high in spans]
+        seeds = tuple(seed for low, high in spans for seed in range(low, high + 1))
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise ConfigError([f"{written}: a count of 1 or more, or a list such as 3,7"])
+        raise ConfigError([f"{written}: a count of 1 or more, or a list such as 3,7 or 0-9,20-29"])
     return seeds
+
+
+def _span(part: Any) -> tuple[int, int]:
+    """Returns the first and the last seed of ``3`` or ``0-9``; -1 for anything else."""
+    match = _RANGE.fullmatch(part) if isinstance(part, str) else None
+    low, high = match.groups() if match else (part, part)
+    return _whole(low), _whole(high)
 
 
 def _whole(part: Any) -> int:
@@ -212,6 +239,7 @@ def expand(
     setting_type: type[Setting],
     changes: Mapping[str, Sequence[Any]],
     seeds: tuple[int, ...] | None = None,
+    samples: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Point]:
     """Returns every point of a preset with the command line's ``changes``.
 
@@ -222,6 +250,8 @@ def expand(
         setting_type: the task's setting model.
         changes: field to its values; more than one value makes a grid axis.
         seeds: seeds for every point, instead of the preset's.
+        samples: points of a search, instead of the preset's; none of their fields is in
+            ``changes``.
 
     Raises:
         ConfigError: all unknown fields and wrong values together; no points or too many; or a
@@ -232,6 +262,7 @@ def expand(
     mistakes = _unknown_fields(changes, setting_type)
     readers = FieldReaders(setting_type)
     changes = {name: values for name, values in changes.items() if name in readers.fields}
+    preset = with_samples(preset, changes, samples)
     varied = {**preset.changes, **changes}
     sweep, wrong = typed(preset, varied, readers)
     mistakes += wrong
@@ -253,6 +284,18 @@ def expand(
     return list(points.values())
 
 
+def with_samples(
+    preset: Preset, changes: Mapping[str, Any], samples: Sequence[Mapping[str, Any]] | None
+) -> Preset:
+    """Returns a preset with other points of a search, and without what ``changes`` replace."""
+    if samples is None:
+        left = [{k: v for k, v in point.items() if k not in changes} for point in preset.samples]
+        return preset.model_copy(update={"samples": [point for point in left if point]})
+    sampled = set().union(*samples)
+    kept = {name: values for name, values in preset.changes.items() if name not in sampled}
+    return preset.model_copy(update={"changes": kept, "samples": [dict(s) for s in samples]})
+
+
 def _bounded(
     points: Iterator[Candidate], sweep: Preset, seeds: tuple[int, ...] | None
 ) -> list[Candidate]:
@@ -270,6 +313,7 @@ def _bounded(
     else:
         return listed
     settings = math.prod(len(values) for values in {**sweep.axes, **sweep.changes}.values())
+    settings *= max(1, len(sweep.samples))
     what, most = "settings", MOST_SETTINGS
     if len(listed) <= MOST_SETTINGS:
         what, most = "runs, settings times seeds", MOST_RUNS
@@ -280,11 +324,14 @@ def _bounded(
 
 def _fields_of(preset: Preset) -> Iterable[str]:
     overrides = [(item.when, item.set, item.axes) for item in preset.overrides]
-    named = (preset.axes, preset.set, preset.changes)
+    named = (preset.axes, preset.set, preset.changes, *preset.samples)
     return itertools.chain(*named, *itertools.chain.from_iterable(overrides))
 
 
 def _unknown_fields(names: Iterable[str], setting_type: type[Setting]) -> list[str]:
     allowed = setting_type.model_fields
     unknown = [name for name in dict.fromkeys(names) if name not in allowed]
-    return [did_you_mean("field", name, [*allowed, "seeds"]) for name in unknown]
+    return [
+        did_you_mean("field", name, [*allowed, "seeds", "samples", "search_seed"])
+        for name in unknown
+    ]

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ except ImportError:  # Windows: folders of killed commands are not recognised
 TUNE = ".tune"  # Tune's own folder, below the results
 MARK = "mark"
 _LOCK = "lock"
+_ATTEMPTS, _PAUSE = 20, 0.1  # seconds
 
 
 @contextlib.contextmanager
@@ -122,6 +124,13 @@ def discard(store: Store, name: str, parent: str = TUNE) -> None:
         with contextlib.suppress(OSError):
             store.filesystem.delete_dir(f"{store.root}/{parent}/{name}")
         return
-    shutil.rmtree(Path(store.folder, parent, name), ignore_errors=True)  # follows no link
+    folder = Path(store.folder, parent, name)
+    for _ in range(
+        _ATTEMPTS
+    ):  # a trial that is being stopped may write while its folder is removed
+        shutil.rmtree(folder, ignore_errors=True)  # follows no link
+        if not folder.exists():
+            break
+        time.sleep(_PAUSE)
     with contextlib.suppress(OSError):
         os.rmdir(Path(store.folder, parent))

@@ -19,13 +19,14 @@ from typing import Any
 
 import pandas as pd
 
+from nalu_ray.errors import raise_interruption
 from nalu_ray.registry import task as find_task
 from nalu_ray.results.store import states
 from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.rows import COMPLETED, FAILED, failed_rows
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep import out_of_memory, stopping
-from nalu_ray.sweep.dispatch import Report, TrialSpec
+from nalu_ray.sweep import device, out_of_memory, stopping
+from nalu_ray.sweep.dispatch import NodeError, Report, TrialSpec
 from nalu_ray.sweep.provenance import provenance
 from nalu_ray.task import Progress, Run, Task
 
@@ -46,6 +47,10 @@ class Trial:
         spec: what to run.
         report_seconds: minimum time between two reports, in seconds.
         state_seconds: minimum time between two saved states, in seconds.
+
+    Attributes:
+        failed: reason per seed that did not complete.
+        traceback: of the error that ended the trial; empty without one.
     """
 
     def __init__(
@@ -60,7 +65,9 @@ class Trial:
         self.started, self._began = time.time(), time.monotonic()
         self.run: Run | None = None
         self.failed: dict[int, str] = {}
+        self.traceback = ""
         self.made_by: dict[str, Any] = {}
+        self.numerics: dict[str, Any] = {}
         self.resumed: dict[str, Any] = {}
         self._before = 0.0
         self._has_state = self._others_state = False
@@ -81,6 +88,7 @@ class Trial:
         Raises:
             StoreError: the rows could not be stored, or the task could not use its storage; the
                 last state is kept.
+            NodeError: it reserved a GPU that this machine does not have.
         """
         last = Report(0, self.spec.steps)
         try:
@@ -89,12 +97,15 @@ class Trial:
                 if last.step < last.steps:
                     yield last
             self._finish_or_keep()
+        except NodeError:  # nor is this the seeds' fault
+            raise
         except Exception as error:  # a failure is a result: it is stored, and the sweep continues
+            raise_interruption(error)
             stopping.raise_storage(error)  # not the seeds' fault
             self.fail(error, last.step)
         finally:
-            self._close()
-        _free_gpu(self.spec)
+            self.close()
+        device.free(self.spec)
         # a killed process may have left part of a state; a state of other code is left to that code
         if (self._has_state or self.store.folder) and not (self._others_state and self.failed):
             states.drop(self.store, self.spec.task, self.spec.key)
@@ -112,6 +123,8 @@ class Trial:
         # a process loads torch once, for all its trials
         self.started, self._began = time.time(), time.monotonic()
         torch.set_num_threads(self.spec.threads)
+        deterministic = bool(getattr(self.spec.setting, "deterministic", False))
+        self.numerics = device.set_numerics(deterministic)
         # the code as it is now, not as it is when rows are written
         self.made_by = {**self._provenance(), "code": self.code}
         self.run = self._build()
@@ -123,12 +136,13 @@ class Trial:
                 self._has_state = True
                 self._resume(state)
         except Exception as error:  # another version, or damaged: start over
+            raise_interruption(error)
             stopping.raise_storage(error)  # the state may be intact
             if out_of_memory.is_oom(error):  # a fresh start would, too
                 raise
             name = self.spec.label
             log.warning("%s: cannot resume from its last state, starting over: %s", name, error)
-            self._close()
+            self.close()
             self.resumed = {}
             self.run = self._build()
 
@@ -136,8 +150,11 @@ class Trial:
         import torch  # noqa: PLC0415 (as above)
 
         task: Task[Any] = find_task(self.spec.task)
-        device = torch.device("cuda" if self.spec.gpus and torch.cuda.is_available() else "cpu")
-        return task.start(self.spec.setting, self.spec.seeds, device)
+        here = device.device_of(self.spec)
+        self.numerics["device"] = here.type
+        if here.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        return task.start(self.spec.setting, self.spec.seeds, here)
 
     def _resume(self, state: bytes) -> None:
         import torch  # noqa: PLC0415 (as above)
@@ -156,7 +173,8 @@ class Trial:
         self._before = seconds
         self.resumed = {"step": step, "commit": saved["commit"]}
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the run, which ends what it started."""
         run, self.run = self.run, None
         if run is not None:
             try:
@@ -195,8 +213,9 @@ class Trial:
         """Stores a failed row per seed, and the traceback beside them."""
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
+        self.traceback = text
         traceback.clear_frames(error.__traceback__)  # they keep memory in use
-        self._close()
+        self.close()
         path = self.store.write_text(self.spec.task, name, text)
         what = out_of_memory.reason(self.spec, error) or f"{type(error).__name__}: {error}"
         self.fail_with(f"{what} (traceback: {path})", step, out_of_memory.outcome(error))
@@ -264,12 +283,17 @@ class Trial:
             "started": self.started,
             "resumed": self.resumed,
             "parameters": self._parameters(),
+            "numerics": {**self.numerics, **self._peak()},
             **(self.made_by or {**self._provenance(), "code": self.code}),
         }
         key = {"task": self.spec.task, "setting_id": self.spec.setting_id, "code": self.code}
         known = columns(type(self.spec.setting))
         about = self.spec.about
         self.store.write(plain["setting"], key, rows, manifest, beside, known=known, about=about)
+
+    def _peak(self) -> dict[str, int]:
+        peak = device.peak_bytes() if self.numerics.get("device") == "cuda" else None
+        return {} if peak is None else {"peak_gpu_bytes": peak}
 
     def _parameters(self) -> int | None:
         """Returns the number of trained parameters per seed; None if it is not known."""
@@ -298,10 +322,3 @@ def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:
     if not isinstance(step, int) or step < 0:
         raise ValueError(f"step={step!r}: must be a whole number of 0 or more")
     return float(seconds), step
-
-
-def _free_gpu(spec: TrialSpec) -> None:
-    if spec.gpus:  # the next trial on this GPU may be in another process
-        import torch  # noqa: PLC0415 (as above)
-
-        torch.cuda.empty_cache()

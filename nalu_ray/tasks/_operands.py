@@ -18,8 +18,6 @@ from torch import Tensor
 from nalu_ray.results.specs import Axis
 from nalu_ray.seeding import Streams
 
-REDRAWS = 200
-
 Sections = tuple[Tensor, Tensor]
 """The elements of a and of b, (R, section) indices each."""
 
@@ -50,13 +48,18 @@ OPERATIONS = {
     "div": Operation("a / b", lambda a, b: a / b),
     "square": Operation("a²", lambda a, b: a * a, operands=1),
     "sqrt": Operation("√a", lambda a, b: a.sqrt(), operands=1),
+    "reciprocal": Operation("1 / a", lambda a, b: 1 / a, operands=1),
 }
 
 
 def axis(names: Iterable[str], others: bool = True) -> Axis:
-    """Returns these operations as an axis of tables and figures, in order."""
+    """Returns these operations as an axis of tables and figures, in order.
+
+    With ``others``, stored operations that are not named follow.
+    """
     labels = {name: OPERATIONS[name].label for name in names}
-    return Axis(field="op", labels=labels, others=others)
+    more = {name: each.label for name, each in OPERATIONS.items() if name not in labels}
+    return Axis(field="op", labels=labels, others=others, more=more if others else {})
 
 
 def check_sections(inputs: int, section: int, overlap: int) -> None:
@@ -82,8 +85,8 @@ def check_domain(op: str, low: float, high: float) -> None:
     """
     if op == "sqrt" and low < 0:
         raise ValueError(f"op=sqrt needs ranges of 0 or more, not {low}:{high}")
-    if op == "div" and low < 0 < high:
-        raise ValueError(f"op=div needs ranges that do not cross 0, not {low}:{high}")
+    if op in ("div", "reciprocal") and low < 0 < high:
+        raise ValueError(f"op={op} needs ranges that do not cross 0, not {low}:{high}")
 
 
 @functools.lru_cache(maxsize=8)
@@ -119,38 +122,3 @@ def operands(x: Tensor, chosen: Sections, shared: bool = False) -> tuple[Tensor,
     index = torch.cat(chosen, dim=1)[:, None].expand(-1, x.shape[1], -1)
     a, b = x.gather(2, index).unflatten(2, (2, width)).sum(3).unbind(2)
     return a, b
-
-
-def redraw(
-    x: Tensor,
-    streams: Streams,
-    bounds: tuple[float, float],
-    wanted: Callable[[Tensor], Tensor],
-    fallback: Tensor,
-) -> Tensor:
-    """Draws the unwanted examples of x again until there are none.
-
-    Each seed draws from its own generator as often as it needs, so its examples do not depend on
-    the other seeds of its block.
-
-    Args:
-        x: (R, N, inputs), changed in place.
-        streams: of the R seeds.
-        bounds: new examples are U(low, high).
-        wanted: examples, (R, N, inputs), to whether each is kept, (R, N).
-        fallback: (R, M, inputs), what an example becomes that is unwanted after 200 redraws.
-
-    Returns:
-        x.
-    """
-    for _ in range(REDRAWS):
-        bad = ~wanted(x)
-        if not bad.any():
-            return x
-        for seed in bad.any(dim=1).nonzero().flatten().tolist():
-            count = int(bad[seed].sum())
-            x[seed, bad[seed]] = torch.from_numpy(streams.one(seed, (count, x.shape[2]), *bounds))
-    bad = ~wanted(x)
-    repeated = fallback[:, torch.arange(x.shape[1]) % fallback.shape[1]]
-    x[bad] = repeated[bad]
-    return x

@@ -18,6 +18,16 @@ MODELS = Axis(
         "nalu": "NALU",
         **CONTROLS,
     },
-    given=dict.fromkeys(("nac@memory_init", "nalu@memory_init"), "the recurrence"),
-    apart={"memory_init": {"nac": "NAC, memory given", "nalu": "NALU, memory given"}},
+    given={
+        "nac@memory_init": "the recurrence",
+        "nalu@memory_init": "the recurrence",
+        "nac_nalu@memory_init": "the recurrence, NAC first",
+    },
+    apart={
+        "memory_init": {
+            "nac": "NAC, memory given",
+            "nalu": "NALU, memory given",
+            "nac_nalu": "NAC+NALU (ours), memory given",
+        }
+    },
 )

@@ -26,16 +26,7 @@ _ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "div": lambda a, b, off_a, off_b: (a * off_b + b * off_a) / (b * (b + off_b)),
     "square": lambda a, b, off_a, off_b: (2 * a + off_a) * off_a,
     "sqrt": lambda a, b, off_a, off_b: off_a / ((a + off_a).sqrt() + a.sqrt()),
-}
-# magnitude to which float32 rounds: the sum of the parts for add and sub
-_MAGNITUDES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "a": lambda a, b: a,
-    "add": torch.add,
-    "sub": torch.add,
-    "mul": torch.mul,
-    "div": torch.div,
-    "square": lambda a, b: a.square(),
-    "sqrt": lambda a, b: a.sqrt(),
+    "reciprocal": lambda a, b, off_a, off_b: off_a / (a * (a + off_a)),
 }
 
 
@@ -58,7 +49,8 @@ def adding(op: str, x: Tensor, chosen: Sections) -> Tensor:
     * mul: (|a| + d_a) (|b| + d_b) - |a b|;
     * div: |a / b| - (|a| - d_a) / (|b| + d_b);
     * square: (|a| + d_a)^2 - a^2;
-    * sqrt: sqrt(a + d_a) - sqrt(a).
+    * sqrt: sqrt(a + d_a) - sqrt(a);
+    * reciprocal: 1 / |a| - 1 / (|a| + d_a).
 
     An error below float32's precision of the result counts as that precision.
 
@@ -67,7 +59,7 @@ def adding(op: str, x: Tensor, chosen: Sections) -> Tensor:
     T steps would multiply that, and the bound would loosen with the length it is to test.
 
     Args:
-        op: one of ``a add sub mul div square sqrt``.
+        op: one of ``a add sub mul div square sqrt reciprocal``.
         x: (R, N, inputs), the examples of R seeds, or the sums over time of their sequences.
         chosen: the elements of a and of b.
 
@@ -103,8 +95,10 @@ def golden(op: str, x: Tensor, chosen: Sections) -> Tensor:
 
 
 def _mean_square(op: str, error: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Mean over examples of errors that float32 can tell, (R, N) to (R,)."""
-    return error.maximum(_NOISE * _MAGNITUDES[op](a, b)).square().mean(1).clamp_min(_SMALLEST)
+    """Mean over examples of errors that float32 can tell, (R, N) to (R,), with |a| and |b|."""
+    # float32 rounds a difference to the precision of its parts
+    magnitude = OPERATIONS["add" if op == "sub" else op].apply(a, b)
+    return error.maximum(_NOISE * magnitude).square().mean(1).clamp_min(_SMALLEST)
 
 
 RULES: Mapping[str, Callable[[str, Tensor, Sections], Tensor]] = {

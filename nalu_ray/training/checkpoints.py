@@ -15,7 +15,7 @@ from nalu_ray.errors import explain
 from nalu_ray.results.specs import Selection
 from nalu_ray.results.store import networks
 from nalu_ray.task import Setting
-from nalu_ray.training import plain
+from nalu_ray.training import tensor_files
 from nalu_ray.training.replicas import Replicas, chosen
 
 FORMAT = "nalu_ray model 1"
@@ -58,9 +58,17 @@ class Keeper:
         """Takes each seed's metrics on a split, {metric: (R,)}, after ``step`` training steps.
 
         Seeds that are not ``alive``, (R,), train no more and keep their copy.
+
+        Raises:
+            ValueError: the metric that selects is not among them.
         """
         if self.rule is None or split != self.rule.split:
             return
+        if self.rule.metric not in figures:
+            there = ", ".join(figures) or "no metric"
+            raise ValueError(
+                f"networks are kept by {split} {self.rule.metric}, but {split} has {there}"
+            )
         values = figures[self.rule.metric].detach().double().cpu()
         taken = values < self.values if self.rule.step == "best" else values.isfinite()
         taken &= alive
@@ -106,7 +114,7 @@ class Keeper:
             ],
             "weights": {name: value.cpu().clone() for name, value in weights.items()},
         }
-        return {f"best{ENDING}": plain.to_bytes(saved, ModelError)}
+        return {f"best{ENDING}": tensor_files.to_bytes(saved, ModelError)}
 
 
 @dataclass(frozen=True)
@@ -132,10 +140,10 @@ def from_bytes(data: bytes, name: str = "model") -> list[Model]:
     Raises:
         ModelError: if it is not such a file; the message starts with ``name``.
     """
-    saved = plain.from_bytes(data, name, noun="model", form=FORMAT, error=ModelError)
+    saved = tensor_files.from_bytes(data, name, noun="model", form=FORMAT, error=ModelError)
     try:
-        plain.check_values(saved["about"], "about")
-        plain.check_values(saved["setting"], "setting")
+        tensor_files.check_values(saved["about"], "about")
+        tensor_files.check_values(saved["setting"], "setting")
         weights = _checked(saved["weights"], len(saved["about"]))
         return [
             Model(
@@ -149,7 +157,7 @@ def from_bytes(data: bytes, name: str = "model") -> list[Model]:
     except ValidationError as error:
         raise ModelError(f"{name}: {'; '.join(explain(error))}") from error
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelError(plain.unreadable(name, "model", error)) from error
+        raise ModelError(tensor_files.unreadable(name, "model", error)) from error
 
 
 class _About(BaseModel):
@@ -207,7 +215,7 @@ def load(path: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) 
         ConfigError: if no model matches ``wanted``.
         ModelError: if the file cannot be read or is of another task, or the best does not fit.
     """
-    data = plain.read(path, ModelError)
+    data = tensor_files.read(path, ModelError)
     models = [networks.Found(path, data, about) for about in _known(data, path)]
     return _used(networks.rank(models, _MODELS, wanted, path)[0], task, fit)[1]
 

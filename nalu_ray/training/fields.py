@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -15,10 +15,11 @@ from pydantic import (
 
 from nalu_ray import layers
 from nalu_ray.errors import did_you_mean, shown
+from nalu_ray.input.values import Named, ValueReader, reason, scalar
 from nalu_ray.task import Setting, added
 from nalu_ray.training import redraw, terms, updates
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
-from nalu_ray.values import Named, ValueReader, reason, scalar
+from nalu_ray.training.recording import Engine
 
 SINCE = "0.3.0"
 
@@ -39,32 +40,23 @@ def _parts(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip(" ;").lower() in ("", "none") else value
 
 
-def _penalty(text: str) -> str:
-    return ";".join(map(str, terms.parse(text)))
+def _read_by(parse: Callable[[str], Iterable[object]]) -> AfterValidator:
+    """Checks a text by a parser, and writes equal parts as equal texts."""
+    return AfterValidator(lambda text: ";".join(map(str, parse(text))))
 
 
-def _factors(text: str) -> str:
-    return ";".join(map(str, updates.parse_factors(text)))
+PenaltyTerms = Annotated[Annotated[str, _read_by(terms.parse)] | None, BeforeValidator(_parts)]
+"""Terms of :mod:`nalu_ray.training.terms`."""
 
-
-def _phases(text: str) -> str:
-    return ";".join(map(str, updates.parse_phases(text)))
-
-
-def _rule(text: str) -> str:
-    return str(redraw.parse_rule(text))
-
-
-PenaltyTerms = Annotated[Annotated[str, AfterValidator(_penalty)] | None, BeforeValidator(_parts)]
-"""Terms of :mod:`nalu_ray.training.terms`; equal terms are equal texts."""
-
-Factors = Annotated[Annotated[str, AfterValidator(_factors)] | None, BeforeValidator(_parts)]
+Factors = Annotated[Annotated[str, _read_by(updates.parse_factors)] | None, BeforeValidator(_parts)]
 """Factors of the learning rate, see :func:`nalu_ray.training.updates.parse_factors`."""
 
-Phases = Annotated[Annotated[str, AfterValidator(_phases)] | None, BeforeValidator(_parts)]
+Phases = Annotated[Annotated[str, _read_by(updates.parse_phases)] | None, BeforeValidator(_parts)]
 """Phases of training, see :func:`nalu_ray.training.updates.parse_phases`."""
 
-RedrawRule = Annotated[Annotated[str, AfterValidator(_rule)] | None, BeforeValidator(_parts)]
+RedrawRule = Annotated[
+    Annotated[str, _read_by(lambda text: [redraw.parse_rule(text)])] | None, BeforeValidator(_parts)
+]
 """A rule of :mod:`nalu_ray.training.redraw`."""
 
 
@@ -84,7 +76,7 @@ class SupervisedSetting(Setting):
     lr: float = Field(
         0.01,
         gt=0,
-        description="learning rate, or its peak where a schedule or a warm-up changes it",
+        description="learning rate; with a schedule or a warm-up, its peak",
     )
     steps: int = Field(1000, ge=1, description="training steps per seed")
     optimiser: OptimiserName = Field("adam", description="optimiser, one of torch's or Muon")
@@ -121,10 +113,10 @@ class SupervisedSetting(Setting):
     penalty: PenaltyTerms = added(
         SINCE,
         None,
-        description="penalties added to the loss, as name:coefficient[:schedule[:arguments]];... "
-        "with the schedules constant, linear:from_step:to_step, growth:factor:every:highest and "
-        "below:bound:from_step; a name is a unit's, such as sparsity or 0.sparsity, or "
-        "l1@PATTERN or l2@PATTERN over parameters",
+        description="penalties added to the loss, as name:coefficient[:schedule[:arguments]];... ; "
+        "schedules: constant, linear:from_step:to_step, growth:factor:every:highest, "
+        "below:bound:from_step; names: the penalties of units, such as sparsity or 0.sparsity, and "
+        "l1@PATTERN and l2@PATTERN, over the parameters that match",
     )
     lr_factor: Factors = added(
         SINCE,
@@ -140,14 +132,27 @@ class SupervisedSetting(Setting):
     redraw: RedrawRule = added(
         SINCE,
         None,
-        description="fresh parameters for stuck seeds, as every:losses:above:range: every so many "
-        "steps, for a seed with more than so many losses whose mean stays above a bound",
+        description="fresh parameters for stuck seeds, as every:losses:above:range: every `every` "
+        "steps, a seed with more than `losses` losses restarts from U(-range, range) if its mean "
+        "loss is above `above` and no longer falls",
     )
     stop: float | None = added(
         SINCE,
         None,
         gt=0,
         description="end a seed early once its loss on interpolation (or validation) is below this",
+    )
+    engine: Engine = added(
+        "0.5.0",
+        "auto",
+        description="how a step's forward and backward pass are computed: plain; auto (operations "
+        "are recorded once and repeated where that gives the same bits); compile, or graph (a "
+        "CUDA graph), which round differently",
+    )
+    deterministic: bool = added(
+        "0.5.0",
+        False,
+        description="on a GPU, use only operations that repeat bit for bit; slower",
     )
     evaluations: int = Field(
         20, ge=1, description="number of evaluations, evenly spaced over the steps"
@@ -165,6 +170,22 @@ class SupervisedSetting(Setting):
         """
         return None
 
+    def layer_options(self, known: Collection[str], **instead: Any) -> dict[str, Any]:
+        """Returns those options of a layer or cell that the fields of ``OPTION_FIELDS`` give.
+
+        Args:
+            known: names of all of its options.
+            instead: values other than the field's, by option.
+        """
+        values = {option: getattr(self, name) for option, name in self._option_fields().items()}
+        return {name: value for name, value in (values | instead).items() if name in known}
+
+    @classmethod
+    def _option_fields(cls) -> dict[str, str]:
+        """Returns the field of each option that a field gives."""
+        given = cls.OPTION_FIELDS.items()
+        return {option: name for name, option in given if name in cls.model_fields}
+
     def unread(self) -> dict[str, str]:
         idle = {
             name: f"optimiser={self.optimiser} has no {name}"
@@ -178,10 +199,18 @@ class SupervisedSetting(Setting):
             return idle
         known = {option for entry in entries for option in entry.options}
         names = " and ".join(dict.fromkeys(entry.name for entry in entries)) or "a linear layer"
-        for name, option in self.OPTION_FIELDS.items():
-            if name in type(self).model_fields and option not in known:
+        for option, name in self._option_fields().items():
+            if option not in known:
                 idle[name] = f"{names} has no {name}"
         return idle
+
+    def remarks(self) -> list[str]:
+        return [
+            f"penalty={term}: has no effect, as it begins at step {term.schedule.begins:,} of "
+            f"{self.steps:,}"
+            for term in terms.parse(self.penalty or "")
+            if term.schedule.begins >= self.steps
+        ]
 
     @model_validator(mode="after")
     def _type_options(self) -> SupervisedSetting:
@@ -193,11 +222,7 @@ class SupervisedSetting(Setting):
         entries = self.built() if given else None
         if entries is None:
             return self
-        fields = {
-            option: name
-            for name, option in self.OPTION_FIELDS.items()
-            if name in type(self).model_fields
-        }
+        fields = self._option_fields()
         types = {name: hint for entry in entries for name, hint in entry.option_types.items()}
         typed = {}
         for name, value in given.items():
@@ -221,16 +246,13 @@ def _typed_option(name: str, value: Any, hint: Any) -> Any:
         raise ValueError(f"options: {name}={shown(value)}: {reason(error)}") from None
 
 
-def _known_layer(name: str) -> str:
-    if name not in layers.names():
-        raise ValueError(did_you_mean("layer", name, layers.names()))
-    return name
+def _one_of(noun: str, names: Callable[[], Collection[str]]) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in names():
+            raise ValueError(did_you_mean(noun, name, names()))
+        return name
 
-
-def _known_cell(name: str) -> str:
-    if name not in layers.cell_names():
-        raise ValueError(did_you_mean("cell", name, layers.cell_names()))
-    return name
+    return AfterValidator(check)
 
 
 def split_range(value: Any) -> Any:
@@ -266,10 +288,10 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-LayerName = Annotated[str, AfterValidator(_known_layer), Named(layers.names)]
+LayerName = Annotated[str, _one_of("layer", layers.names), Named(layers.names)]
 """A network of :mod:`nalu_ray.layers` by its registered name."""
 
-CellName = Annotated[str, AfterValidator(_known_cell), Named(layers.cell_names)]
+CellName = Annotated[str, _one_of("cell", layers.cell_names), Named(layers.cell_names)]
 """A recurrent cell of :mod:`nalu_ray.layers` by its registered name, or any unit."""
 
 Range = Annotated[tuple[float, float], BeforeValidator(split_range), AfterValidator(_ordered)]
@@ -309,19 +331,8 @@ GateInit = Annotated[
 MemoryInit = Annotated[
     float | None,
     Field(
-        description="initial W_hat and M_hat of a recurrent NAC or NALU from each unit of h to "
-        "itself, with 0 to the others; a large value starts as a memory; none = as weight_init"
+        description="initial W_hat and M_hat of a recurrent NAC or NALU, from each unit of h to "
+        "itself (0 to the others); with a large value, h starts as a memory; none = as weight_init"
     ),
 ]
 """How strongly the state of a recurrent NAC or NALU starts as a memory."""
-
-
-def starts(
-    known: Collection[str],
-    weight_init: float | str,
-    gate_init: float | str,
-    memory_init: float | None,
-) -> dict[str, Any]:
-    """Returns the initialisation options of a unit or cell, as far as it has them (``known``)."""
-    options = {"init": weight_init, "gate_init": gate_init, "memory_init": memory_init}
-    return {name: value for name, value in options.items() if name in known}

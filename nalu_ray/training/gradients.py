@@ -15,7 +15,8 @@ def clip_rows(gradient: Tensor, norm: float) -> None:
     """
     lengths = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     wide = ~lengths.isfinite()
-    if not wide.any():
+    # on a GPU the host would wait here for the answer, each step
+    if gradient.device.type == "cpu" and not wide.any():
         gradient.mul_(norm / lengths.clamp_min(norm))
         return
     exact = gradient.double()
@@ -31,7 +32,7 @@ def matrix_norms(matrices: Tensor) -> Tensor:
     Uses float64 where the squares overflow float32.
     """
     norms: Tensor = torch.linalg.matrix_norm(matrices, keepdim=True)
-    if norms.isfinite().all():
+    if norms.device.type == "cpu" and norms.isfinite().all():  # as in clip_rows
         return norms
     exact = torch.linalg.matrix_norm(matrices, keepdim=True, dtype=torch.float64)
     return torch.where(norms.isfinite(), norms, exact)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from nalu_ray.errors import short
+from nalu_ray.input.values import ValueReader
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.values import ValueReader
 
 
 def trained(network: nn.Module) -> list[str]:

@@ -11,6 +11,7 @@ The name of a term is one of:
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -26,6 +27,7 @@ from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.terms import Below, Term
 
 NORMS = ("l1", "l2")
+PLAIN_CALLS = 100  # before operations are recorded: it takes what is saved in as many calls
 Named = Mapping[str, Tensor]
 
 
@@ -121,6 +123,8 @@ class Penalties:
         self.matched: list[Matched] = []
         self._takes_inputs = False
         self._known: tuple[Any, Tensor] = (), torch.empty(0)
+        self._bounds: tuple[Any, Tensor] = (), torch.empty(0)
+        self._calls: Counter[Any] = Counter()
         self._recorded: dict[Any, Callable[..., tuple[Tensor, ...]]] = {}
         if not terms:
             return
@@ -153,12 +157,13 @@ class Penalties:
             loss: of the task, (R,).
         """
         flat, active = self.replicas.flat, self._active(step)
-        if not active:
-            return loss, torch.autograd.grad(loss.sum(), flat)[0]
+        if not self.needs_graph(step):
+            (gradient,) = torch.autograd.grad(loss.sum(), flat)
+            return self.added(step, loss.detach(), gradient)
         weights = self._weights(active, step, loss.detach())
         total = self._with_task(active, weights, loss)
         inputs = self.replicas.watched(self._watched(active))
-        value, slope, *slopes = self._repeated(active, weights, inputs)
+        value, slope, *slopes = self._repeated(active, step, weights, inputs)
         learned = [
             pair for pair in zip(inputs.values(), slopes, strict=True) if pair[0].requires_grad
         ]
@@ -166,6 +171,28 @@ class Penalties:
             [total.sum(), *(x for x, _ in learned)], flat, [None, *(given for _, given in learned)]
         )
         return total.detach() + value, gradient + slope
+
+    def needs_graph(self, step: int | None) -> bool:
+        """Returns whether a step's penalties depend on more than the networks' parameters.
+
+        Args:
+            step: as for :meth:`watch`.
+        """
+        return any(self.matched[i].of_task or self._inputs[i] for i in self._active(step))
+
+    def added(self, step: int | None, loss: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds penalties that depend on the networks' parameters alone.
+
+        Args:
+            step: as for :meth:`watch`.
+            loss: of the task, (R,), without a gradient.
+            gradient: of ``loss``, (R, P).
+        """
+        active = self._active(step)
+        if not active:
+            return loss, gradient
+        value, slope = self._repeated(active, step, self._weights(active, step, loss), {})
+        return loss + value, gradient + slope
 
     def _with_task(self, active: Sequence[int], weights: Tensor, loss: Tensor) -> Tensor:
         places = [place for place, index in enumerate(active) if self.matched[index].of_task]
@@ -200,16 +227,29 @@ class Penalties:
         ]
         if step is None or min(limits) == math.inf:
             return weights
-        return weights * (loss < loss.new_tensor(limits)[:, None])
+        if self._bounds[0] != limits:
+            self._bounds = limits, loss.new_tensor(limits)[:, None]
+        return weights * (loss < self._bounds[1])
 
     def _repeated(
-        self, active: Sequence[int], weights: Tensor, inputs: Mapping[str, Tensor]
+        self,
+        active: Sequence[int],
+        step: int | None,
+        weights: Tensor,
+        inputs: Mapping[str, Tensor],
     ) -> tuple[Tensor, ...]:
-        """Calls :meth:`_differentiated` by its operations, recorded once per shapes of inputs."""
+        """Calls :meth:`_differentiated`; by its operations, recorded once, if it is called often.
+
+        A rehearsal, whose step is None, records them at once, to find what cannot be recorded.
+        """
         given = [weights, *(x.detach() for x in inputs.values())]
         key = (*active, *(x.shape for x in given))
         if key not in self._recorded:
             function = partial(self._differentiated, active, list(inputs))
+            self._calls[key] += 1
+            if step is not None and self._calls[key] <= PLAIN_CALLS:
+                with torch.no_grad():
+                    return function(self.replicas.flat.detach(), self.replicas.buffers, *given)
             self._recorded[key] = self.replicas.record(function, *given)
         return self._recorded[key](*given)
 

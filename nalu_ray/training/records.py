@@ -19,18 +19,7 @@ WEIGHTS = "weights"
 
 Record = dict[str, Any]
 """A metric of every seed at one step: ``step``, ``split``, ``metric``, ``values``, (R,) or (R, P),
-and ``x``, None or the points (P,) of a curve."""
-
-
-def record(step: int, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> Record:
-    """Returns a record; values and points are kept on the CPU in float64."""
-    return {
-        "step": step,
-        "split": split,
-        "metric": metric,
-        "x": None if x is None else x.detach().double().cpu(),
-        "values": values.detach().double().cpu(),
-    }
+and ``x``, None or the points (P,) of a curve; on the CPU in float64."""
 
 
 def rows(

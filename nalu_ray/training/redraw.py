@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from nalu_ray.errors import short
+from nalu_ray.input.values import StrictModel, reason
 from nalu_ray.seeding import Streams
 from nalu_ray.training import patterns
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.updates import moments
-from nalu_ray.values import StrictModel, reason
 
 
 class Rule(StrictModel):
@@ -104,13 +104,17 @@ class Redraw:
         self._sums[-1] += torch.stack([values, values.square()])
         if step % self.rule.every:
             return []
-        stuck = [index for index in range(len(values)) if alive[index] and self._is_stuck(index)]
+        sums = torch.stack(self._sums).cpu()  # one wait for the device, not one per seed
+        trains = alive.tolist()
+        stuck = [
+            index for index in range(len(values)) if trains[index] and self._is_stuck(index, sums)
+        ]
         for index in stuck:
             self._start_afresh(index)
         return stuck
 
-    def _is_stuck(self, index: int) -> bool:
-        sums = torch.stack(self._sums[self._since[index] :])[:, :, index]
+    def _is_stuck(self, index: int, every: Tensor) -> bool:
+        sums = every[self._since[index] :, :, index]
         losses = len(sums) * (self.rule.every // 2)
         if losses <= self.rule.losses:
             return False

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from nalu_ray.errors import first_line
+from nalu_ray.errors import first_line, raise_interruption
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.training import members, patterns, penalties, terms, updates
@@ -19,6 +18,9 @@ from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.penalties import Penalties
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.updates import Updates
+
+if TYPE_CHECKING:
+    from nalu_ray.training.supervised import SupervisedTask
 
 EXAMPLES = 4  # of a batch
 MOST_NUMBERS = 2**22  # of a network or a batch: beyond it, a rehearsal takes memory and time
@@ -37,31 +39,8 @@ _SIGNS = {
 _outcomes: dict[Any, str | None] = {}
 
 
-class Rehearsed(Protocol):
-    """What a rehearsal needs of a :class:`nalu_ray.training.supervised.SupervisedTask`."""
-
-    name: ClassVar[str]
-    axes: ClassVar[tuple[str, ...]]
-
-    def build(self, setting: Any) -> nn.Module: ...
-
-    def example(self, setting: Any, streams: Streams) -> Batch | None: ...
-
-    def predict(
-        self, network: Replicas, setting: Any, split: str, batch: Batch, streams: Streams
-    ) -> Tensor: ...
-
-    def loss(self, setting: Any, prediction: Tensor, target: Tensor) -> Tensor: ...
-
-    def penalties(self, setting: Any, replicas: Replicas) -> dict[str, Tensor]: ...
-
-    def penalty_names(self, setting: Any) -> Collection[str]: ...
-
-    def measure(self, setting: Any, replicas: Replicas) -> dict[str, Tensor]: ...
-
-
 def step_parts(
-    task: Rehearsed, setting: SupervisedSetting, replicas: Replicas, steps_of: Optimizer
+    task: SupervisedTask[Any], setting: SupervisedSetting, replicas: Replicas, steps_of: Optimizer
 ) -> tuple[Penalties, Updates]:
     """Returns the penalties of a block of seeds, and its updates by an optimiser.
 
@@ -77,7 +56,7 @@ def step_parts(
     )
 
 
-def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
+def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module) -> None:
     """Checks that seeds of a setting can be trained as one stacked model; once per network.
 
     Args:
@@ -97,7 +76,9 @@ def rehearse(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) ->
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
 
 
-def check_network(task: Rehearsed, setting: SupervisedSetting, network: nn.Module) -> None:
+def check_network(
+    task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module
+) -> None:
     """Checks that what a setting names is in its network, and that its units' bounds are fit.
 
     Args:
@@ -115,7 +96,7 @@ def check_network(task: Rehearsed, setting: SupervisedSetting, network: nn.Modul
         penalties.resolve(named, members.offered(network), names, task.penalty_names(setting))
 
 
-def _fault(task: Rehearsed, setting: SupervisedSetting) -> str | None:
+def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
     """Returns the reason of a failure, or None if the step works."""
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
@@ -125,11 +106,12 @@ def _fault(task: Rehearsed, setting: SupervisedSetting) -> str | None:
             return None
         _step(task, setting, batch)
     except Exception as error:  # whatever the task's or the layer's code raises
+        raise_interruption(error)
         return _explained(error)
     return None
 
 
-def _step(task: Rehearsed, setting: SupervisedSetting, batch: Batch) -> None:
+def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -> None:
     """A training step of two seeds, and a prediction in evaluation mode."""
     replicas = Replicas(lambda: task.build(setting), (0, 1))
     if not replicas.names:
@@ -186,7 +168,7 @@ def _explained(error: Exception) -> str:
     return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"
 
 
-def _named(task: Rehearsed, setting: SupervisedSetting) -> str:
+def _named(task: SupervisedTask[Any], setting: SupervisedSetting) -> str:
     values = [f"{axis}={getattr(setting, axis)}" for axis in task.axes]
     return " ".join([task.name, *values])
 

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
+
+from nalu_ray.training.recording import recorded
 
 # A fused optimiser works in vectors and rounds differently in the rest that does not fill one; rows
 # of whole vectors have no rest, so a replica's numbers do not depend on its place in the block.
@@ -37,7 +38,8 @@ class Replicas:
 
     On one thread of a CPU a replica's numbers are bit for bit those of a block of its own, as
     long as inputs are not shared and the network does not convolve; elsewhere they are equal to
-    rounding.
+    rounding. On a processor without AVX-512, rows that do not fill whole vectors were seen to
+    differ by rounding, too.
 
     Args:
         build: builds one network; torch's generators are seeded for each replica before it is
@@ -62,7 +64,8 @@ class Replicas:
         device: torch.device | str = "cpu",
     ) -> None:
         keep_freed_memory()
-        modules = [_seeded(build, seed) for seed in init_seeds]
+        with _generators_kept():
+            modules = [_seeded(build, seed) for seed in init_seeds]
         _check_alike(modules)
         parameters, buffers = stack_module_state(modules)
         trained = {name: value for name, value in parameters.items() if value.requires_grad}
@@ -138,7 +141,7 @@ class Replicas:
         return self._over_seeds(call, state, inputs, False)
 
     def record(self, function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
-        """Records a function's operations, to repeat them without the cost of vmap and autograd.
+        """Records a function's operations, see :func:`nalu_ray.training.recording.recorded`.
 
         Args:
             function: called as ``function(flat, buffers, *inputs)``, with tensors like :attr:`flat`
@@ -154,16 +157,18 @@ class Replicas:
             buffers = dict(zip(names, given, strict=False))
             return function(flat, buffers, *given[len(names) :])
 
-        with torch.no_grad():
-            graph = make_fx(plain)(self.flat.detach(), *self.buffers.values(), *inputs)
-        graph.graph.eliminate_dead_code()
-        graph.recompile()
+        repeat = recorded(plain, self.flat.detach(), *self.buffers.values(), *inputs)
+        return lambda *given: repeat(self.flat, *(self.buffers[name] for name in names), *given)
 
-        @torch.no_grad()
-        def repeat(*given: Tensor) -> Any:
-            return graph.forward(self.flat, *(self.buffers[name] for name in names), *given)
-
-        return repeat
+    @contextlib.contextmanager
+    def holding(self, flat: Tensor, buffers: Tensors) -> Iterator[None]:
+        """Puts other parameters and buffers, in the same layout, in the place of the networks'."""
+        own = self.flat, self.buffers
+        self.flat, self.buffers = flat, buffers
+        try:
+            yield
+        finally:
+            self.flat, self.buffers = own
 
     def watch(self, paths: Iterable[str]) -> None:
         """Keeps the inputs of some submodules in the training calls from now on.
@@ -411,8 +416,16 @@ def _shaped(part: Tensor, shape: torch.Size) -> Tensor:
     return part.unflatten(1, shape) if len(shape) else part[:, 0]
 
 
+def _generators_kept() -> contextlib.AbstractContextManager[None]:
+    """Puts torch's generators back: the CPU's, and the present GPU's where one is in use.
+
+    Done once per block: saving a GPU's generator waits for the GPU.
+    """
+    in_use = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    kept: contextlib.AbstractContextManager[None] = torch.random.fork_rng(devices=in_use)
+    return kept
+
+
 def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    started = torch.cuda.is_initialized()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if started else []):
-        torch.manual_seed(seed)
-        return build()
+    torch.manual_seed(seed)
+    return build()

@@ -18,13 +18,15 @@ from nalu_ray.task import Batch, Progress, Task
 from nalu_ray.training import footprint, records
 from nalu_ray.training.checkpoints import Keeper
 from nalu_ray.training.fields import SupervisedSetting
-from nalu_ray.training.gradients import all_usable, clip_rows, usable
+from nalu_ray.training.freezing import freezer
+from nalu_ray.training.gradients import clip_rows
 from nalu_ray.training.members import measured
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
 from nalu_ray.training.redraw import Redraw, parse_rule
 from nalu_ray.training.rehearsal import check_network, rehearse, step_parts
 from nalu_ray.training.replicas import Replicas, Tensors
+from nalu_ray.training.step import Step
 
 # between evaluations that are far apart, to report progress and to have the state kept
 PAUSE_SECONDS = 10.0
@@ -199,6 +201,7 @@ class SupervisedRun:
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
         )
         self.streams = Streams(task.name, seeds, "train", shared=setting.shared_inputs)
+        self.forward = Step(self.replicas, self.penalties, self._loss, self.streams, setting.engine)
         self.keeper = Keeper(task.keep, flat, self.replicas.buffers)
         self.diverged = torch.full((len(seeds),), -1, dtype=torch.int64)
         self.done = self.diverged.clone()
@@ -271,30 +274,25 @@ class SupervisedRun:
     # -- training ----------------------------------------------------------------------------
 
     def _train(self, until: int, seconds: float = math.inf) -> None:
-        replicas, penalties = self.replicas, self.penalties
+        replicas = self.replicas
         most = largest_gradient(self.setting.optimiser, replicas.flat.dtype)
-        frozen = self.frozen
-        any_frozen = bool(frozen.any())
+        seeds = freezer(self.diverged, self.done, most, self.device)
         end = time.monotonic() + seconds
-        while self.step < until and not (any_frozen and frozen.all()):
+        while self.step < until and not seeds.all_frozen:
             buffers = replicas.buffers  # each call makes new ones
-            penalties.watch(self.step)
             batch = self._to_device(self.task.sample(self.setting, "train", self.streams))
-            prediction = self._predict("train", batch, self.streams)
-            loss = self.task.loss(self.setting, prediction, batch.targets)
-            total, gradient = penalties.gradient(self.step, loss)
+            loss, total, gradient = self.forward(self.step, self.setting.steps - self.step, batch)
             self._clip(gradient)
-            if any_frozen or not all_usable(total, gradient, most):
-                frozen = self._freeze(usable(total, gradient, most))
-                any_frozen = bool(frozen.any())
+            frozen = seeds.look(self.step, total, gradient)
             replicas.flat.grad = gradient
-            self._update(buffers if any_frozen else None)
+            self._update(frozen, buffers)
             self.schedule.step()
             self.step += 1
-            if self.redraw and (fresh := self.redraw.after(self.step, loss, ~frozen)):
+            if self.redraw and (fresh := self.redraw.after(self.step, loss, seeds.alive)):
                 self.updates.constrain(fresh)
             if time.monotonic() >= end:
                 break
+        seeds.settle()
 
     def _clip(self, gradient: Tensor) -> None:
         """Limits each value of the gradient, then its norm, as far as the setting says."""
@@ -304,29 +302,25 @@ class SupervisedRun:
             clip_rows(gradient, norm)
 
     @torch.no_grad()
-    def _update(self, buffers: Tensors | None) -> None:
+    def _update(self, frozen: Tensor | None, buffers: Tensors) -> None:
         """Takes the optimiser's step; frozen seeds keep their parameters and earlier buffers."""
-        if buffers is None:
+        if frozen is None:
             self.updates.step(self.step)
             return
         # a weight decay moves a row whatever its gradient
         before = self.replicas.flat.clone()
         self.updates.step(self.step)
-        self.replicas.put_back(self.frozen, before, buffers)
+        self.replicas.put_back(frozen, before, buffers)
 
     def _mark_lost(self) -> None:
         """Marks seeds whose last update left parameters that are not finite."""
         lost = ~self.replicas.flat.detach().isfinite().all(dim=1).cpu() & ~self.frozen
         self.diverged[lost] = self.step
 
-    def _predict(self, split: str, batch: Batch, streams: Streams) -> Tensor:
-        return self.task.predict(self.replicas, self.setting, split, batch, streams)
-
-    def _freeze(self, sound: Tensor) -> Tensor:
-        """Freezes the seeds that are not ``sound``, (R,) of bool; returns which are frozen."""
-        newly = ~sound.cpu() & ~self.frozen
-        self.diverged[newly] = self.step
-        return self.frozen
+    def _loss(self, batch: Batch, streams: Streams) -> Tensor:
+        """Returns each seed's loss on a training batch, (R,)."""
+        prediction = self.task.predict(self.replicas, self.setting, "train", batch, streams)
+        return self.task.loss(self.setting, prediction, batch.targets)
 
     # -- evaluation --------------------------------------------------------------------------
 
@@ -341,23 +335,25 @@ class SupervisedRun:
     @torch.no_grad()
     def _evaluate(self) -> None:
         flat, buffers, alive = self.replicas.flat, self.replicas.buffers, ~self.frozen
-        for split, batch in self.sets.items():
-            figures = self.task.metrics(
+        every = {
+            split: self.task.metrics(
                 self.setting, split, self._evaluated(split, batch), batch.targets
             )
+            for split, batch in self.sets.items()
+        }
+        with self.replicas.evaluating():
+            every[records.WEIGHTS] = self.task.measure(self.setting, self.replicas)
+        for split, figures in every.items():
             for metric, values in figures.items():
                 self._record(split, metric, values)
             self.keeper.see(self.step, split, figures, flat, alive, buffers=buffers)
             self._finish(split, figures)
-        with self.replicas.evaluating():
-            figures = self.task.measure(self.setting, self.replicas)
-        for metric, values in figures.items():
-            self._record(records.WEIGHTS, metric, values)
 
     @torch.no_grad()
     def _evaluated(self, split: str, batch: Batch) -> Tensor:
+        streams = Streams(self.task.name, self.seeds, split)
         with self.replicas.evaluating():
-            return self._predict(split, batch, Streams(self.task.name, self.seeds, split))
+            return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
     def _finish(self, split: str, figures: dict[str, Tensor]) -> None:
         """Marks the seeds that are done early, by the task's metric for it."""
@@ -379,14 +375,28 @@ class SupervisedRun:
                 self._record(split, metric, values, x)
 
     def _record(self, split: str, metric: str, values: Tensor, x: Tensor | None = None) -> None:
-        self.records.append(records.record(self.step, split, metric, values, x))
+        self.records.append(
+            {
+                "step": self.step,
+                "split": split,
+                "metric": metric,
+                "x": None if x is None else x.detach().double().cpu(),
+                "values": values.detach().double().cpu(),
+            }
+        )
 
     def _to_device(self, batch: Batch) -> Batch:
         if self.device.type == "cpu":
             return batch
-        inputs = tuple(tensor.to(self.device, non_blocking=True) for tensor in batch.inputs)
-        targets = batch.targets.to(self.device, non_blocking=True)
-        return Batch(inputs, targets, batch.shared)
+        inputs = tuple(_sent(tensor, self.device) for tensor in batch.inputs)
+        return Batch(inputs, _sent(batch.targets, self.device), batch.shared)
+
+
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    # only a copy from pinned memory runs beside the host's next work
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def _next_stop(step: int, steps: int, evaluations: int) -> int:

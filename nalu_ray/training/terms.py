@@ -13,8 +13,8 @@ from typing import ClassVar
 from pydantic import Field, ValidationError, model_validator
 
 from nalu_ray.errors import did_you_mean, short
+from nalu_ray.input.values import StrictModel, reason
 from nalu_ray.training import patterns
-from nalu_ray.values import StrictModel, reason
 
 FORM = "name:coefficient[:schedule[:arguments]]"
 
@@ -31,6 +31,11 @@ class Schedule(StrictModel):
     def at(self, step: int, coefficient: float) -> float:
         """Returns the coefficient after ``step`` steps of training."""
         raise NotImplementedError
+
+    @property
+    def begins(self) -> int:
+        """The number of steps before which the coefficient is 0."""
+        return 0
 
 
 class Constant(Schedule):
@@ -59,6 +64,10 @@ class Ramp(Schedule):
         done = (step - self.from_step) / (self.to_step - self.from_step)
         return coefficient * min(1.0, max(0.0, done))
 
+    @property
+    def begins(self) -> int:
+        return self.from_step
+
 
 class Growth(Schedule):
     """Multiplied by a factor every so many steps, up to the highest value."""
@@ -84,6 +93,10 @@ class Below(Schedule):
 
     def at(self, step: int, coefficient: float) -> float:
         return coefficient if step >= self.from_step else 0.0
+
+    @property
+    def begins(self) -> int:
+        return self.from_step
 
 
 SCHEDULES: dict[str, type[Schedule]] = {

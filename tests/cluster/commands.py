@@ -78,7 +78,7 @@ def until(happened: Callable[[], Any], seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < end, "waited too long"
-        time.sleep(0.02)
+        time.sleep(0.1)  # to look takes the processor from those that are waited for
 
 
 def rows(out: str | Path, task: str) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.device import REHEARSE
 
 from .hosts import ADDRESSES, GATEWAY, ROOT, Lab, lab
 from .up import Cluster, results, without_index
@@ -50,7 +51,8 @@ def shipped(hosts: Lab) -> dict[str, Any]:
         }
         if name != "head":  # one address, one node
             node["max_workers"] = 1
-    variables = " ".join(f"{name}={value}" for name, value in AWS.items())
+    known = {**AWS, REHEARSE: "1"}  # the lab has no GPU
+    variables = " ".join(f"{name}={value}" for name, value in known.items())
     config["setup_commands"].append(f"echo export {variables} >> ~/.bashrc")
     return without_index(config)
 

@@ -1,15 +1,19 @@
-"""What a browser shows of a sweep: the job with our live table, each trial by its name."""
+"""What a browser shows of a sweep: the driver's progress, and each trial by its name with a log."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import secrets
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
@@ -93,6 +97,22 @@ def browser(address: str, token: str) -> Iterator[Page]:
         chromium.close()
 
 
+def tasks(address: str, token: str) -> list[dict[str, Any]]:
+    """The tasks that the dashboard lists."""
+    url = f"{address}/api/v0/tasks?detail=1&limit=10000"
+    asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        listed: list[dict[str, Any]] = json.load(answer)["data"]["result"]["result"]
+    return listed
+
+
+def refreshed(page: Page) -> Page:
+    """The page, with its log read again."""
+    page.get_by_role("button", name="Refresh", exact=True).first.click()
+    page.wait_for_timeout(1000)
+    return page
+
+
 def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
     require({"/usr/bin/chromium": "chromium"})
     token = secrets.token_hex(16)
@@ -118,14 +138,30 @@ def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
         page.get_by_role("heading", name="Task Table").click()
         for name in NAMES:
             expect(page.get_by_text(name).first).to_be_visible(timeout=WAIT)
-        # two slots and their trials
-        expect(page.get_by_text("RUNNING x 4")).to_be_visible(timeout=WAIT)
+        expect(page.get_by_text("RUNNING x 2")).to_be_visible(timeout=WAIT)
+        # Tune has polled for a while; none of its calls is listed
+        recorded = [task["name"] for task in tasks(address, token)]
+        assert set(NAMES) <= set(recorded)
+        assert not [name for name in recorded if name.endswith((".train", ".reset", ".save"))]
         page.set_viewport_size({"width": 1280, "height": 1900})  # docs/figures/dashboard.png
         page.wait_for_timeout(2000)
         page.screenshot(path=tmp_path / "job.png")
 
+        (trial,) = (task["task_id"] for task in tasks(address, token) if task["name"] == NAMES[1])
+        page.locator(f'a[href$="tasks/{trial}"]').first.click()
+        for text in (f"trial: {NAMES[1]}", "layer=nalu", "seed-steps/s"):
+            until(lambda text=text: refreshed(page).get_by_text(text).count())
+        page.screenshot(path=tmp_path / "trial.png")
+
+        page.goto(f"{address}/#/jobs/static-1")
+        page.get_by_test_id("progress-bar-segment").first.click()
+        expect(page.get_by_text("static trials, slot").first).to_be_visible(timeout=WAIT)
+        for level in ("static trials, slot", "Slot.__init__"):  # each opens to the next
+            page.locator("tr", has_text=level).first.locator("svg").first.click()
+        expect(page.get_by_text(re.compile("static (nac|nalu) mul")).first).to_be_visible()
+        page.screenshot(path=tmp_path / "overview.png")
+
         page.goto(f"{address}/#/actors")
-        slot = page.get_by_text("static: worker")
-        expect(slot.first).to_be_visible(timeout=WAIT)
+        expect(page.get_by_text("static trials, slot").first).to_be_visible(timeout=WAIT)
         page.screenshot(path=tmp_path / "actors.png", full_page=True)
     assert (tmp_path / "job.png").stat().st_size > 20_000

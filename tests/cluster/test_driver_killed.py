@@ -22,15 +22,15 @@ presets:
   smoke:
     axes: {layer: [nac, nalu], op: [add, mul], lr: [0.01, 0.02, 0.03]}
     set: {steps: 400, evaluations: 10}
-    seeds: 6
+    seeds: 4
     overrides:
       - when: {layer: [nalu], op: [mul], lr: [0.01]}
         set: {steps: 8000, evaluations: 40}
         seeds: 1
     resources: {seeds_per_trial: 1}
 """
-KILLS = 20
-BEFORE_IT_IS_UP = 8
+KILLS = 8
+BEFORE_IT_IS_UP = 3
 
 
 def manifests(out: str) -> list[dict[str, object]]:
@@ -54,7 +54,7 @@ def kill_at_random(line: str, moments: random.Random, early: bool) -> bool:
     return alive
 
 
-def test_a_driver_killed_twenty_times(cluster: str) -> None:
+def test_a_driver_killed_again_and_again(cluster: str) -> None:
     Path("sweep.yaml").write_text(SWEEP)
     assert call("static --config sweep.yaml --out whole --local -q")[0] == 0
     line = f"static --config sweep.yaml --out killed --address {cluster}"
@@ -81,8 +81,8 @@ SLOW = "fake layer=a lr=1 steps=4 seconds=0.1 seeds=24 --seeds-per-trial 1 --max
 
 @pytest.mark.parametrize(
     ("signals", "code"),
-    [((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGINT), 130)],
-    ids=["terminated", "interrupted twice"],
+    [((signal.SIGTERM,), 143), ((signal.SIGHUP,), 143), ((signal.SIGINT, signal.SIGINT), 130)],
+    ids=["terminated", "hung up", "interrupted twice"],
 )
 def test_a_command_with_a_ray_of_its_own(signals: tuple[signal.Signals, ...], code: int) -> None:
     with command(SLOW) as process:
@@ -98,7 +98,7 @@ def test_a_command_with_a_ray_of_its_own(signals: tuple[signal.Signals, ...], co
 
     kept = len(stored("results", "fake"))
     assert 3 <= kept < 24
-    ended, text = call(SLOW)
+    ended, text = call(f"{SLOW} --local")  # what goes on on Ray is above
     assert ended == 0
     assert f"{kept} done before; {24 - kept} to do" in text
     assert not list(Path("results").glob(".*"))

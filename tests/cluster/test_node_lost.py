@@ -23,7 +23,7 @@ from .up import Cluster
 pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
 # a slot for each CPU of three hosts
-CHANGES = {"layer": ["nac", "nalu"], "op": ["mul"], "steps": [10000], "evaluations": [100]}
+CHANGES = {"layer": ["nac", "nalu"], "op": ["mul"], "steps": [5000], "evaluations": [50]}
 SEEDS = 3
 WORDS = [f"{name}={','.join(map(str, values))}" for name, values in CHANGES.items()]
 SWEEP = f"static --preset smoke {' '.join(WORDS)} seeds={SEEDS} --seeds-per-trial 1"

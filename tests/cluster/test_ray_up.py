@@ -15,7 +15,7 @@ from .up import DASHBOARD, Cluster, results
 
 pytestmark = [pytest.mark.cluster, pytest.mark.hosts, pytest.mark.timeout(1500)]
 
-SWEEP = "static --preset smoke layer=nac,nalu op=add,mul steps=2000 seeds=4 --seeds-per-trial 1"
+SWEEP = "static --preset smoke layer=nac,nalu op=add,mul steps=500 seeds=2 --seeds-per-trial 1"
 
 
 def test_the_file_is_accepted(on_hosts: Cluster) -> None:
@@ -47,14 +47,17 @@ def test_a_sweep_in_this_terminal(on_hosts: Cluster) -> None:
     out = on_hosts.lab.shared / "submitted"
     sweep = f"static --preset smoke layer=nac op=add seeds=1 --address auto --out {out}"
     words = ("ray", "submit", str(on_hosts.file), "nalu_ray/tune.py", "--", *sweep.split())
-    assert "1/1 seeds, 0 failed" in on_hosts.call(*words)
+    assert "everything works; these are not results" in on_hosts.call(*words)
     assert len(Store(str(out)).outcomes("static")) == 1
 
 
 def test_a_job_that_is_stopped_leaves_nothing(on_hosts: Cluster) -> None:
     out = on_hosts.lab.shared / "stopped"
-    on_hosts.submit("static-2", f"static layer=nac op=add seeds=1 --address auto --out {out}")
+    # for hours
+    line = f"static layer=nac op=add seeds=1 steps=100000000 --address auto --out {out}"
+    on_hosts.submit("static-2", line)
     on_hosts.until(lambda: "seed-steps/s" in on_hosts.ask("/api/jobs/static-2/logs")[1])
+    assert on_hosts.job("static-2") == "RUNNING"
     on_hosts.call("ray", "job", "stop", "--address", DASHBOARD, "static-2")
     assert on_hosts.job("static-2") == "STOPPED"
     on_hosts.until(lambda: "ray::static" not in on_hosts.lab.all_processes(), 60)

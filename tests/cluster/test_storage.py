@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from nalu_ray import tune
 from nalu_ray.results.store.store import Store
 
 from .commands import call, command, finish, rows, stored, until
@@ -21,7 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("fake")]
 # root of a container may lack the right to mount
 MAY_MOUNT = subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
 needs_root = pytest.mark.skipif(not MAY_MOUNT, reason="NOT TESTED: only root may mount a disk")
-LINE = "fake layer=a lr=1 steps=4 seconds=0.1 seeds=16 --seeds-per-trial 1 --max-concurrent 1"
+LINE = "fake layer=a lr=1 steps=4 seconds=0.1 seeds=12 --seeds-per-trial 1 --max-concurrent 1"
 SMALL = 1024**2
 
 
@@ -85,8 +89,21 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "fake").glob("*-*.*")}
 
 
+@pytest.fixture
+def whole(fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pd.DataFrame:
+    """The rows of a sweep that nothing happened to; in this process it takes no time."""
+    with monkeypatch.context() as patch:
+        patch.setattr("nalu_fake.time", SimpleNamespace(sleep=lambda seconds: None))
+        assert tune.main(shlex.split(f"{LINE} --out {tmp_path}/whole --local -q")) == 0
+    return rows(tmp_path / "whole", "fake")
+
+
 def spoiled_midway(
-    folder: Path, cluster: str, spoil: Callable[[Path], Callable[[], None]], reason: str
+    folder: Path,
+    cluster: str,
+    whole: pd.DataFrame,
+    spoil: Callable[[Path], Callable[[], None]],
+    reason: str,
 ) -> None:
     """Spoils the folder while a sweep runs, then makes it good again."""
     line = f"{LINE} --address {cluster}"
@@ -110,28 +127,31 @@ def spoiled_midway(
     assert code == 0, text
     assert not list(folder.glob(".*"))
     assert not list(folder.rglob("*.tmp"))
-    call(f"{LINE} --out whole --local -q")
-    pd.testing.assert_frame_equal(rows(folder, "fake"), rows("whole", "fake"), check_exact=True)
+    pd.testing.assert_frame_equal(rows(folder, "fake"), whole, check_exact=True)
 
 
 @needs_root
-def test_a_disk_that_fills_up(tmp_path: Path, cluster: str) -> None:
+def test_a_disk_that_fills_up(tmp_path: Path, cluster: str, whole: pd.DataFrame) -> None:
     with mounted(tmp_path / "results") as disk:
-        spoiled_midway(disk, cluster, fill, "No space left on device")
+        spoiled_midway(disk, cluster, whole, fill, "No space left on device")
 
 
 @needs_root
-def test_a_disk_that_turns_read_only(tmp_path: Path, cluster: str) -> None:
+def test_a_disk_that_turns_read_only(tmp_path: Path, cluster: str, whole: pd.DataFrame) -> None:
     with mounted(tmp_path / "results" / "fake"):
-        spoiled_midway(tmp_path / "results", cluster, read_only, "Read-only file system")
+        spoiled_midway(tmp_path / "results", cluster, whole, read_only, "Read-only file system")
 
 
 @pytest.mark.parametrize(("spoil", "reason"), [(vanish, "/mark"), (move_away, "/mark")])
 def test_a_folder_that_vanishes(
-    tmp_path: Path, cluster: str, spoil: Callable[[Path], Callable[[], None]], reason: str
+    tmp_path: Path,
+    cluster: str,
+    whole: pd.DataFrame,
+    spoil: Callable[[Path], Callable[[], None]],
+    reason: str,
 ) -> None:
     (tmp_path / "results").mkdir()
-    spoiled_midway(tmp_path / "results", cluster, spoil, reason)
+    spoiled_midway(tmp_path / "results", cluster, whole, spoil, reason)
 
 
 @needs_root

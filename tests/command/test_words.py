@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from nalu_ray import layers, registry, tune
+from nalu_ray import layers, predict, registry, report, tune, watch
 from nalu_ray.command import request, screen
 from nalu_ray.command import words as cli
-from nalu_ray.command.words import Changes, Exit
+from nalu_ray.command.exits import Exit
+from nalu_ray.command.words import Changes
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import raise_open_files
 from nalu_ray.sweep.presets import expand, load_sweep
@@ -39,7 +40,8 @@ def call(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, list[
     [
         ("layer=a,b", {"layer": ["a", "b"]}),
         ("lr=1e-3,0.5", {"lr": [0.001, 0.5]}),
-        ("steps=1e3", {"steps": [1000]}),
+        ("steps=1e3,2e4", {"steps": [1000, 20000]}),
+        ("steps=1.5,1e-3", {"steps": ["1.5", "1e-3"]}),
         ("steps=1_000", {"steps": ["1_000"]}),
         ("lr=1_0,true", {"lr": ["1_0", "true"]}),
         ("folder=[[x,y],[z]],{a,b}", {"folder": ["[[x,y],[z]]", "{a,b}"]}),
@@ -88,7 +90,7 @@ def test_help_shows_every_flag_with_a_line(capsys: pytest.CaptureFixture[str]) -
         assert action.help
         assert all(flag in out for flag in action.option_strings)
     assert "examples:" in out
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 8
 
 
 def test_help_of_a_task_shows_every_field(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +108,7 @@ def test_all_stands_for_every_value_that_can_be_listed() -> None:
     fields = registry.task("static").setting_type
     values = Changes.read(["layer=all", "op=all", "lr=all", "inputs=all,3"], fields).values
     assert values["layer"] == layers.names()
-    assert values["op"] == ["add", "sub", "mul", "div", "square", "sqrt"]
+    assert values["op"] == ["add", "sub", "mul", "div", "square", "sqrt", "reciprocal"]
     assert values["lr"] == ["all"]  # refused with the others
     assert values["inputs"] == ["all", 3]
     cells = registry.task("recurrent").setting_type
@@ -127,7 +129,7 @@ def test_examples_run(
 
 def test_list_shows_tasks_and_presets(fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call(capsys, "--list")
-    assert re.search(r"fake +0 +A fake task +4 +30 +\d+ +0\.0", out)
+    assert re.search(r"fake +0 +A fake task +4 +30 +\d+ +~?\d+ s", out)
     assert re.search(r"static +4\.1 ", out)
     _, out, _ = call(capsys, "fake --list")
     assert re.search(r"smoke +two settings +2 +4 +\d", out)
@@ -194,10 +196,16 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
         ("faek --preset smke", "unknown preset 'smke'"),
         ("fake --config nowhere.yaml", "cannot read sweep"),
         ("fake --cpus-per-trial 1000 --dry-run", "1e+03 CPUs (the largest node has"),
-        ("fake --gpus-per-trial 0.4", "1/n of one"),
-        ("fake --gpus-per-trial 64 --dry-run", "64 GPUs (the largest node has"),
+        ("fake --gpus-per-trial 0.4", "1/n of a GPU"),
+        ("fake --gpus-per-trial 64", "a trial trains on one"),
+        ("fake --gpus-per-trial 1 --dry-run", "1 GPUs (the largest node has 0)"),
         ("fake hidden=1000000000 --dry-run", "GiB (the largest node has"),
         ("fake --out nothing://x", "out=nothing://x"),
+        ("fake --layer a", "unknown option '--layer'. Fields are set without dashes: layer=a"),
+        ("--layer a fake", "unknown option '--layer'. Fields are set without dashes: layer=a"),
+        ("fake --laier=a,b", "unknown option '--laier'. Fields are set without dashes: layer=a,b"),
+        ("fake --seeds 3", "unknown option '--seeds'. Fields are set without dashes: seeds=3"),
+        ("fake --verbos fake", "unknown option '--verbos'. Did you mean '--verbose'?"),
         ("fake --wandb", "--wandb needs the package wandb: pip install 'nalu-ray[wandb]'"),
         ("fake --mlflow --local", "--mlflow needs Ray: it cannot be combined with --local"),
     ],
@@ -218,6 +226,7 @@ def test_a_mistake_is_told_kindly(
     code, out, err = call(capsys, line)
     assert (code, out) == (Exit.USAGE, "")
     assert words in "\n".join(err)
+    assert "'a': expected" not in "\n".join(err)
 
 
 def test_a_mistake_in_some_settings_names_the_first_of_them(
@@ -295,9 +304,10 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(
 ) -> None:
     code, out, err = call(capsys, "fake layer=a lr=1 seeds=8 --seeds-per-trial 4 --dry-run")
     assert (code, err, list(tmp_path.iterdir())) == (Exit.DONE, [], [])
-    head, trials, *lines = out.splitlines()
+    head, trials, time, *lines = out.splitlines()
     assert head == "fake (section 0), laptop: 1 setting, 8 seeds; 0 done before; 8 to do"
     assert trials.startswith("2 trials, ")
+    assert time.startswith("about ")
     assert lines == ["  fake a lr=1 seeds 0-3, 20 steps", "  fake a lr=1 seeds 4-7, 20 steps"]
 
 
@@ -327,17 +337,6 @@ def test_help_and_a_wrong_flag_need_neither_torch_nor_pandas_tasks() -> None:
         "assert not {'torch', 'ray', 'matplotlib'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-@pytest.mark.parametrize(
-    ("raised", "code"),
-    [(KeyboardInterrupt(), 130), (cli.Terminated(), 143), (SystemExit(15), 143)],
-)
-def test_every_way_to_end_has_its_exit_code(raised: BaseException, code: int) -> None:
-    def command() -> int:
-        raise raised
-
-    assert cli.guarded(command) == code
 
 
 def test_types_are_shown_as_they_are_written() -> None:
@@ -379,7 +378,7 @@ MANY = ",".join(map(str, range(1, 102)))
         (["--max-concurrent", "1_0"], "--max-concurrent='1_0': write numbers without '_'"),
         (["--max-concurrent", LETTERS], "--max-concurrent='xxx"),
         (["--preset", LETTERS], "unknown preset 'xxx"),
-        (["--gpus-per-trial", "1.04"], "--gpus-per-trial='1.04': a whole number of GPUs"),
+        (["--gpus-per-trial", "1.04"], "--gpus-per-trial='1.04': 0, 1, 1/n of a GPU"),
         (["layer=\udcff"], r"'layer=\udcff': not UTF-8"),
         (["--out", "\udcff"], r"'\udcff': not UTF-8"),
         (["--out", ""], "out=: cannot be used as a results folder: name a folder or a URI"),
@@ -454,4 +453,21 @@ def test_what_a_field_does_nothing_for_is_printed_back(
     code, again, err = call(capsys, "recurrent --config sweep.yaml --dry-run -v")
     assert (code, err) == (Exit.DONE, [])
     assert re.sub(r"[0-9.]+ GiB", "", again) == re.sub(r"[0-9.]+ GiB", "", plan)
-    assert plan.startswith("recurrent (section 4.1), laptop: 8 settings, 24 seeds;")
+    assert plan.startswith("recurrent (section 4.1), laptop: 14 settings, 42 seeds;")
+
+
+@pytest.mark.parametrize("command", [tune, report, watch, predict])
+@pytest.mark.parametrize("words", ["layer = nalu", "layer= nalu", "layer =nalu"])
+def test_spaces_around_the_sign_are_named(
+    command: Any, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["static", "op=add", *words.split(), "seeds=2"]) == 2
+    assert capsys.readouterr().err == f"error: '{words}': write layer=nalu, without spaces\n"
+
+
+@pytest.mark.parametrize("words", ["layer=", "layer= seeds=2", "= nac", "layer= --local", "=nac"])
+def test_a_word_without_a_value_is_named_as_it_is(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*words.split(), "--print-config"]) == 2
+    assert "without spaces" not in capsys.readouterr().err

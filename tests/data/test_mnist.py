@@ -670,10 +670,20 @@ def test_without_any_source_one_error_says_it_all(
     assert [path.name for path in (tmp_path / "MNIST").iterdir() if path.is_dir()] == ["raw"]
 
 
-def test_the_command_wants_a_name() -> None:
-    for arguments in ([], ["cifar"]):
-        with pytest.raises(SystemExit, match="2"):
-            command.main(arguments)
+@pytest.mark.parametrize(
+    ("arguments", "mistake"),
+    [
+        ([], "error: no data set given; choose from: mnist"),
+        (["mnits"], "error: unknown data set 'mnits'. Did you mean 'mnist'? Allowed: mnist"),
+        (["mnist", "cifar"], "error: 'cifar': one data set at a time"),
+        (["mnist", "--hep"], "error: unknown option '--hep'. Did you mean '--help'?"),
+    ],
+)
+def test_mistakes_of_the_command(
+    arguments: list[str], mistake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(arguments) == 2
+    assert capsys.readouterr().err.startswith(mistake)
 
 
 # -- several at once, and one killed -------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.layers import DigitConvnet, Features
+from nalu_ray.layers import Conv2d, DigitConvnet, Features
+from nalu_ray.layers.convnet import channels_last
 
 
 def images(count: int = 3) -> Tensor:
@@ -49,3 +50,21 @@ def test_number_of_parameters(features: Features, count: int) -> None:
 def test_unknown_features_are_named() -> None:
     with pytest.raises(ValueError, match=r"^features must be one of logits, .*hidden, got 'no'$"):
         DigitConvnet("no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("channels", "strides"), [(1, (25, 1, 5, 1)), (3, (75, 1, 15, 3))])
+def test_the_layout_is_one_that_torch_reads_as_channels_last(
+    channels: int, strides: tuple[int, ...]
+) -> None:
+    layer = Conv2d(channels, 4, 5)
+    weight = channels_last(layer.weight)
+    assert weight.stride() == strides
+    assert torch.equal(weight, layer.weight)
+    x = torch.randn(2, channels, 9, 8)
+    wanted = nn.functional.conv2d(x, layer.weight, layer.bias)
+    y = layer(x)
+    torch.testing.assert_close(y, wanted)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    (gradient,) = torch.autograd.grad(y.square().sum(), layer.weight)
+    (expected,) = torch.autograd.grad(wanted.square().sum(), layer.weight)
+    torch.testing.assert_close(gradient, expected)

@@ -32,6 +32,26 @@ def test_initialisations_are_the_ones_named(
             assert (parameter == how).all()
 
 
+@pytest.mark.parametrize(
+    ("init", "low", "high"),
+    [
+        ("uniform", -0.5, 0.5),
+        ("positive", 0.0, 0.5),
+        ("middle", 0.25, 0.75),
+        ("tiny", -1e-6, 1e-6),
+        ("glorot_limited", -math.sqrt(6 / 500), math.sqrt(6 / 500)),
+    ],
+)
+def test_uniform_initialisations_fill_their_range(init: str, low: float, high: float) -> None:
+    layer = NALU(300, 200, init=init, gate_init=init)
+    layer.reset_parameters(torch.Generator().manual_seed(0))
+    for parameter in layer.parameters():
+        close = 1e-3 * (high - low)
+        assert low <= parameter.min().item() < low + close
+        assert high - close < parameter.max().item() <= high
+        assert abs(parameter.mean().item() - (low + high) / 2) < 10 * close
+
+
 @pytest.mark.parametrize("layer_class", [NAC, NALU])
 def test_same_generator_same_parameters(layer_class: type[NAC | NALU]) -> None:
     first, second = layer_class(4, 3), layer_class(4, 3)

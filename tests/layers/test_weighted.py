@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nalu_ray.layers import NAC, NAU, NMU, build, build_cell
+from nalu_ray.training import members
 from tests.layers.oracle import Array, assert_follows
 
 
@@ -79,6 +80,24 @@ def test_weights_are_limited_and_their_gradients_are_not(unit: type[nn.Module]) 
         results.append((y, *torch.autograd.grad(y.square().sum(), weight)))
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
     assert (results[0][1] != 0).all()
+
+
+@pytest.mark.parametrize("unit", [NAU, NMU])
+def test_without_the_clamp_weights_are_free(unit: type[nn.Module]) -> None:
+    layer = make(unit, 2, 1, clamp=False)
+    assert layer.bounds == {}
+    assert members.bounds(layer) == {}
+    assert members.bounds(make(unit, 2, 1)) != {}
+    with torch.no_grad():
+        layer.W[:] = torch.tensor([[1.5, -2.0]], dtype=torch.float64)
+    x = torch.tensor([[4.0, 3.0]], dtype=torch.float64)
+    # 1.5 * 4 - 2 * 3; (1.5 * 4 - 0.5) (-2 * 3 + 3)
+    assert layer(x).tolist() == [[0.0 if unit is NAU else -16.5]]
+    distances = (0.5, 1.0) if unit is NAU else (0.5, 2.0)  # of 1.5 and -2
+    found = {name: value.item() for name, value in layer.penalty().items()}
+    assert found["sparsity"] == pytest.approx(sum(distances) / 2)
+    one = 1.0 if unit is NAU else 9.0  # (1 - |-2|)^2 or (1 + 2)^2
+    assert found["sparsity_squared"] == pytest.approx((2.25 * 0.25 + 4 * one) / 2)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,14 @@ def test_rows_with_a_given_memory_stand_apart() -> None:
     assert labels[at : at + 3] == ["NAC", "NAC, memory given", "NALU"]
 
 
+def test_every_unit_with_a_given_memory_says_so() -> None:
+    keys = {name: f"{name}@memory_init" for name in ("nac", "nalu", "nac_nalu")}
+    labels = {heading.key: heading.label for heading in headings(MODELS, keys.values())}
+    for key in keys.values():
+        assert labels[key].endswith(", memory given")
+        assert MODELS.given[key].startswith("the recurrence")
+
+
 def test_rows_of_a_version_without_the_field_do_not() -> None:
     keys = axis_column(frame(layer=["nac"]), MODELS)
     assert keys.tolist() == ["nac"]

@@ -12,6 +12,7 @@ import matplotlib
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.xdist_group("drawing")  # one process draws without settings
 DRAW = """
 import hashlib, sys
 from nalu_ray.results.output import figures, traces
@@ -80,9 +81,7 @@ def test_settings_of_a_file_or_folder_change_nothing(tmp_path: Path, plain: str)
     assert draw(ROOT, MPLCONFIGDIR=str(tmp_path)) == (plain, "True")
 
 
-@pytest.mark.parametrize(
-    "backend", ["module://matplotlib_inline.backend_inline", "tkagg", "no_such_backend"]
-)
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "tkagg"])
 def test_a_backend_that_cannot_be_had_changes_nothing(
     tmp_path: Path, plain: str, backend: str
 ) -> None:
@@ -91,4 +90,4 @@ def test_a_backend_that_cannot_be_had_changes_nothing(
 
 def test_a_settings_file_that_cannot_be_read_changes_nothing(tmp_path: Path, plain: str) -> None:
     settings(tmp_path, b"\xff\xfe")
-    assert draw(ROOT, MPLCONFIGDIR=str(tmp_path))[0] == plain
+    assert draw(ROOT, MPLCONFIGDIR=str(tmp_path), MPLBACKEND="no_such_backend")[0] == plain

@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from nalu_ray.results.analysis.curves import Curve, panels
 from nalu_ray.results.analysis.statistics import median_interval
 from nalu_ray.results.output import figures
-from nalu_ray.results.specs import Axis, FigureSpec
+from nalu_ray.results.specs import Axis, FigureSpec, learning_figure
 from nalu_ray.results.store.rows import COLUMNS
 from tests.results.samples import (
     ACTIVATIONS,
@@ -214,3 +214,13 @@ def test_the_users_matplotlib_is_left_alone() -> None:
     )
     root = Path(__file__).resolve().parents[2]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
+
+
+def test_a_figure_of_training_is_a_median_by_step_unless_it_says_otherwise() -> None:
+    fields: dict[str, Any] = {"name": "f", "caption": "", "metric": "mse", "split": "test"}
+    fields |= {"lines": Axis(field="layer"), "y_label": "error"}
+    figure = learning_figure(**fields)
+    assert figure == FigureSpec(
+        **fields, x="step", x_label="training step", statistic="median", log_y=True
+    )
+    assert learning_figure(**fields, log_y=False) == figure.model_copy(update={"log_y": False})

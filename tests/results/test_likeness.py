@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 from scipy import stats
 
-from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.groups import Sweep
-from nalu_ray.results.analysis.statistics import student_quantile, upper_mean_limit
+from nalu_ray.results.analysis.statistics import upper_mean_limit
 from nalu_ray.results.analysis.table import build, build_each
 from nalu_ray.results.output.grid import captions, statistics_note
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
@@ -50,20 +50,13 @@ def runs(layer: str, errors: list[float], *, inner: float = 1.0, **more: Any) ->
     )
 
 
-def cell(rows: pd.DataFrame, layer: str = "nau", rz: str = "false") -> Cell:
+def cell(rows: pd.DataFrame, layer: str = "nau", rz: str = "false") -> TableCell:
     return build(TABLE, rows).cells[layer, rz, "10"]
 
 
-def solved(found: Cell) -> tuple[int, int]:
+def solved(found: TableCell) -> tuple[int, int]:
     assert found.rate is not None
     return found.rate.successes, found.rate.n
-
-
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 10, 99, 400])
-@pytest.mark.parametrize("p", [0.01, 0.5, 0.75, 0.99, 0.9999])
-def test_the_quantile_is_scipys(degrees: int, p: float) -> None:
-    expected = stats.t.ppf(p, degrees)
-    assert student_quantile(p, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_the_limit_is_that_of_a_one_sided_interval() -> None:
@@ -127,8 +120,11 @@ def test_the_caption_says_what_solved_means() -> None:
     ("changes", "message"),
     [
         ({"solved_below": "threshold"}, "one rule of success"),
-        ({"solved_like": "other"}, "no row with a label"),
-        ({"measures": {"10": AT_10.model_copy(update={"better": "higher"})}}, "lower the better"),
+        ({"solved_like": "other"}, "is not a labelled row"),
+        (
+            {"measures": {"10": AT_10.model_copy(update={"better": "higher"})}},
+            "needs a measure with better=lower",
+        ),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -88,7 +88,7 @@ def test_settings_that_differ_in_more_are_not_mixed() -> None:
 
 def test_mistakes_are_named() -> None:
     stored = rows({0: 5}, {1: 4})
-    with pytest.raises(ValueError, match="share no seed"):
+    with pytest.raises(ValueError, match="no seed in common"):
         difference(stored)
     with pytest.raises(ValueError, match="mae of extrapolation was not logged"):
         difference(stored, measure=OUTER.model_copy(update={"metric": "mae"}))

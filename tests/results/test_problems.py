@@ -152,8 +152,8 @@ def test_the_terminal_says_which() -> None:
         show(made, console)
     assert isinstance(console.file, io.StringIO)
     text = " ".join(console.file.getvalue().split())
-    assert f"small. Small. Data: {WIDE_LABEL}." in text
-    assert f"small. Small. Data: {NARROW_LABEL}." in text
+    assert f"Small. Data: {WIDE_LABEL}." in text
+    assert f"Small. Data: {NARROW_LABEL}." in text
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_the_page_has_each_problem(store: Store, tmp_path: Path) -> None:
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     for label in (WIDE_LABEL, NARROW_LABEL):
         assert f"Small. Data: {label}." in text
-        assert f'alt="Learning. Data: {label}. Preset: not recorded."' in text
+        assert f"Learning. Data: {label}. Preset: not recorded." in text
 
 
 def test_file_names_stay_short_and_apart() -> None:

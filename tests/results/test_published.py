@@ -6,7 +6,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from nalu_ray.results.published import TABLES, Published, load, load_all, lookup
+from nalu_ray.results.published import TABLES, Published, load, lookup
 from nalu_ray.results.specs import Axis, TableSpec
 
 COUNTS = {1: 96, 2: 48, 3: 9, 4: 8, 5: 30, 6: 144, 7: 132, 8: 140, 9: 84, 10: 48, 11: 6}
@@ -124,13 +124,6 @@ def test_changing_a_loaded_table_changes_no_other() -> None:
     assert load(3)["value"].min() == 0.003
 
 
-def test_load_all_stacks_every_table_in_order() -> None:
-    frame = load_all()
-    assert frame.groupby("table").size().to_dict() == COUNTS
-    assert frame["table"].is_monotonic_increasing
-    assert list(frame.index) == list(range(745))
-
-
 def test_the_overview_repeats_the_detailed_tables() -> None:
     """Table 1 is an excerpt of tables 7 and 9; the paper prints one cell differently."""
     differing = []
@@ -175,7 +168,7 @@ def ratio(part: Published, whole: Published) -> float:
 def test_results_need_neither_torch_nor_ray() -> None:
     code = (
         "import sys, nalu_ray.results.analysis.statistics, nalu_ray.results.published as p;"
-        "p.load_all();"
+        "p.load(7);"
         "print(sorted({'torch', 'ray', 'scipy'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from nalu_ray.results.analysis.statistics import Rate, median_interval, wilson_interval
-from nalu_ray.results.analysis.table import Cell, build
+from nalu_ray.results.analysis.table import TableCell, build
 from nalu_ray.results.specs import Axis, Measure, TableSpec
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
 
@@ -136,7 +136,7 @@ def test_published_success_rates_are_reproduced() -> None:
     )
     cells = build(spec, stored(published_runs())).cells
 
-    def solved(cell: Cell) -> int:
+    def solved(cell: TableCell) -> int:
         assert cell.rate is not None
         assert cell.rate.n == 100
         return cell.rate.successes

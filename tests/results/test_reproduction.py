@@ -9,10 +9,11 @@ import pytest
 
 from nalu_ray import registry
 from nalu_ray.results import published
-from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.groups import Sweep
+from nalu_ray.results.analysis.references import RANDOM
 from nalu_ray.results.analysis.reproduction import VERDICTS, entries, verdict
-from nalu_ray.results.analysis.table import RANDOM, build, printed_place
+from nalu_ray.results.analysis.table import build, printed_place
 from nalu_ray.results.output.reproduction import page
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import Measure
@@ -35,27 +36,30 @@ PER_CENT = Measure(metric="accuracy", split="test", label="%", better="higher")
         (ERROR, 5e4, ">999.9", "reproduced"),
         (ERROR, 50.0, ">999.9", "better"),
         (ERROR, float("inf"), "4.2", "not reproduced"),
-        (ERROR, None, "4.2", "not reproduced"),
+        (ERROR, None, "4.2", "not run"),
+        (ERROR, None, "4.2‡", "not run"),
         (ERROR, 4.2, "4.2‡", "cannot be"),
-        (PER_CENT, 99.0, "97.6%", "reproduced"),
+        (PER_CENT, 97.5, "97.6%", "reproduced"),
+        (PER_CENT, 97.0, "97.6%", "worse"),
+        (PER_CENT, 99.0, "97.6%", "better"),
         (PER_CENT, 60.0, "97.6%", "worse"),
         (PER_CENT, 97.6, "60.0%", "better"),
     ],
 )
 def test_the_rule(measure: Measure, value: float | None, text: str, wanted: str) -> None:
     number = Published(text, float(text.strip("<>%‡")), text[0] if text[0] in "<>" else "", False)
-    assert verdict(measure, Cell(value=value, text="", published=number)) == wanted
+    assert verdict(measure, TableCell(value=value, text="", published=number)) == wanted
 
 
 def test_half_of_a_doubled_error_is_compared() -> None:
     halved = ERROR.model_copy(update={"published_scale": 0.5})
-    cell = Cell(value=2.1, text="2.1", published=Published("4.2; 2.1", 4.2, "", False))
+    cell = TableCell(value=2.1, text="2.1", published=Published("4.2; 2.1", 4.2, "", False))
     assert verdict(halved, cell) == "reproduced"
     assert verdict(halved, replace(cell, value=4.2)) == "worse"
 
 
 def test_a_random_models_error_is_neither_better_nor_worse() -> None:
-    cell = Cell(value=1.0, text="1.0", published=Published("4.2", 4.2, "", False))
+    cell = TableCell(value=1.0, text="1.0", published=Published("4.2", 4.2, "", False))
     assert verdict(ERROR, cell, random=True) == "not reproduced"
 
 
@@ -72,11 +76,11 @@ def test_every_number_of_a_table_has_a_verdict_and_equals_the_rows() -> None:
     assert ours.place == ("add", "nac", "extrapolation")
     # 30 of 1000, where 0.0 was published
     assert (ours.printed, ours.ours, ours.verdict, ours.sweep) == ("0.0", "3.0", "worse", "laptop")
-    assert {e.verdict for e in judged if not e.ours} == {"not reproduced"}
+    assert {e.verdict for e in judged if not e.ours} == {"not run"}
 
 
 def test_smoke_runs_reproduce_nothing() -> None:
-    assert {entry.verdict for entry in entries(7, [sample_table("smoke")])} == {"not reproduced"}
+    assert {entry.verdict for entry in entries(7, [sample_table("smoke")])} == {"not run"}
 
 
 def test_the_page_counts_every_number_and_says_why() -> None:
@@ -85,7 +89,7 @@ def test_the_page_counts_every_number_and_says_why() -> None:
     for number, reason in published.reasons().items():
         assert f"## Table {number}\n\n{reason}" in text
     lines = [line for line in text.splitlines() if line.startswith("| [")]
-    counts = [sum(int(cell) for cell in line.split("|")[2:7]) for line in lines]
+    counts = [sum(int(cell) for cell in line.split("|")[2:8]) for line in lines]
     assert counts == [len(published.load(number)) for number in published.TABLES]
     assert all(verdict in text for verdict in VERDICTS)
     assert "| add | nac | extrapolation | 0.0 | 3.0 | worse |  | laptop |" in text

@@ -14,7 +14,7 @@ from rich.console import Console
 from nalu_ray.results.analysis import swept
 from nalu_ray.results.analysis.groups import Sweep, problems, shows
 from nalu_ray.results.analysis.statistics import wilson_interval
-from nalu_ray.results.analysis.table import Cell, Table, build
+from nalu_ray.results.analysis.table import Table, TableCell, build
 from nalu_ray.results.output.figures import draw
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.grid import captions, spread, statistics
@@ -82,7 +82,7 @@ def rows() -> pd.DataFrame:
     return frame(nau, runs("nalu", [None] * 6))
 
 
-def cells(table: Table, layer: str = "nau") -> dict[str, Cell]:
+def cells(table: Table, layer: str = "nau") -> dict[str, TableCell]:
     return {key: table.cells[layer, "add", key] for key in table.spec.measures}
 
 
@@ -131,7 +131,9 @@ def test_a_cell_whose_seeds_all_failed_is_a_rate_of_zero() -> None:
 def test_without_a_threshold_there_is_no_rate() -> None:
     unknown = rows()
     unknown = unknown[unknown["metric"] != "threshold"]
-    assert cells(build(TABLE, unknown))["rate"] == Cell(published=PUBLISHED.values[0].published())
+    assert cells(build(TABLE, unknown))["rate"] == TableCell(
+        published=PUBLISHED.values[0].published()
+    )
 
 
 def test_sparsity_is_read_at_the_step_that_interpolation_selects() -> None:
@@ -173,7 +175,14 @@ def test_what_stands_below_the_cells() -> None:
     assert "never: by none" in said
     assert "In parentheses: Somebody (2020)." in said
     texts = [cell.text for part in spread(table).sections for x in part.lines for cell in x.cells]
-    assert texts == ["7/10", "0/6", "200, 7/10", "0/6", "4.5e-02", "2.5e-02"]
+    assert texts == [
+        "7/10 [40, 89]",
+        "0/6 [0, 39]",
+        "200, 7/10 [40, 89]",
+        "0/6 [0, 39]",
+        "4.5e-02",
+        "2.5e-02",
+    ]
     plain = statistics(table)
     assert "solved [95 %]" in plain.head
     # the rate's line has the step of first success too

@@ -19,9 +19,10 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from nalu_ray.results import published
+from nalu_ray.results.analysis.cells import number
 from nalu_ray.results.analysis.statistics import success_rate
-from nalu_ray.results.analysis.table import Cell, Table, build
-from nalu_ray.results.analysis.text import number, stored
+from nalu_ray.results.analysis.table import Table, TableCell, build
+from nalu_ray.results.analysis.text import stored
 from nalu_ray.results.output.formats import FORMATS, latex, markdown, tidy
 from nalu_ray.results.output.formats import html as to_html
 from nalu_ray.results.output.grid import arrange, captions, statistics
@@ -80,7 +81,7 @@ def spec(**measure: Any) -> TableSpec:
     )
 
 
-def only_cell(table: Table) -> Cell:
+def only_cell(table: Table) -> TableCell:
     (cell,) = table.cells.values()
     return cell
 
@@ -264,7 +265,7 @@ def test_models_in_rows_are_pooled_down_the_column() -> None:
 
 
 def test_without_its_reference_a_relative_cell_is_missing() -> None:
-    assert only_cell(build(spec(relative_to="untold"), two_settings())) == Cell()
+    assert only_cell(build(spec(relative_to="untold"), two_settings())) == TableCell()
 
 
 # -- what was not run ----------------------------------------------------------------------------
@@ -277,7 +278,7 @@ def test_what_was_not_run_or_logged_is_missing() -> None:
     assert missing.published is not None
     assert missing.published.text == "33.3"
     unlogged = build(spec(metric="accuracy"), two_settings())
-    assert only_cell(unlogged) == Cell()
+    assert only_cell(unlogged) == TableCell()
 
 
 def test_nothing_stored_is_a_table_of_dashes() -> None:
@@ -524,6 +525,18 @@ def full() -> dict[str, Table]:
 Shown = list[tuple[str, str, bool]]  # ours, published, bold
 
 
+@pytest.mark.parametrize("spec", [TABLE_6, TABLE_7])
+def test_what_a_row_is_given_has_a_column_and_is_named_once_a_row(spec: TableSpec) -> None:
+    rows = spec.rows.model_copy(update={"given": {"add": "the sign"}})
+    grid = arrange(build(spec.model_copy(update={"rows": rows}), two_settings()))
+    assert grid.stub[:2] == ("op", "given by hand")
+    for section in grid.sections:
+        assert all(len(line.labels) == len(grid.stub) for line in section.lines)
+        named = [line.labels[:2] for line in section.lines if line.labels[0]]
+        assert named == [(OPS[op], "the sign" if op == "add" else "") for op in OPS]
+    assert arrange(build(spec, two_settings())).stub[:2] != grid.stub[:2]
+
+
 def expected(table: Table) -> Shown:
     return [
         (cell.text, cell.published.text if cell.published else "", cell.bold)
@@ -673,9 +686,9 @@ def test_the_best_is_bold_in_the_terminal(full: dict[str, Table]) -> None:
 
 
 GOLDEN_MARKDOWN = """\
-**small.** Small. Ours: the run (seed and setting) selected by lowest interpolation mse, best \
-logged step; 3 seeds per cell. 100 = as bad as random\\_mse (median over the seeds of the cell's \
-setting), 0 = perfect. Bold: best of ours, ties included. –: not run.
+**Small.** Small. Ours: the run (seed and setting) selected by lowest interpolation mse, best \
+logged step; 3 seeds per cell. 100 = as bad as an untrained network (median over the seeds of \
+the cell's setting), 0 = perfect. Bold: best of ours, ties included. –: not run.
 
 *E*
 
@@ -717,12 +730,36 @@ def test_golden() -> None:
     assert re.search(r"a \+ b +NAC +3 +30\.0 \[25\.0, 40\.0\]\* +1/3 \[6, 79\] % +100", text), text
 
 
+def test_a_brief_table_has_its_statistics_like_the_table(full: dict[str, Table]) -> None:
+    text = markdown(full["table_7"], brief=True)
+    whole = markdown(full["table_7"])
+    heading = "*Extrapolation: median over seeds, solved of seeds \\[95 % interval in %\\]*"
+    assert heading in text
+    assert heading not in whole
+    assert "| seeds |" not in text
+    grid = text.split(heading)[1].strip().splitlines()
+    _, *layers = (cell.strip() for cell in grid[0].strip("|").split("|"))
+    (line,) = [line for line in grid if line.startswith("| a + b |")]
+    shown = dict(
+        zip(layers, (cell.strip() for cell in line.strip("|").split("|")[1:]), strict=True)
+    )
+    plain = statistics(full["table_7"])
+    of_sum = [line for line in plain.lines if line[0] == "a + b" and line[2] == "Extrapolation"]
+    assert len(of_sum) > 5
+    for _, layer, _, _, median, *_ in of_sum:
+        assert shown[layer].startswith(median.split(" ")[0]), layer
+    without = spec(relative_to="random_mse", format=".1f").model_copy(update={"solved_below": None})
+    text = markdown(build(without, two_settings()), brief=True)
+    assert "| a + b | 30.0 \\[25.0, 40.0\\]\\* |" in text
+    assert "E: median over seeds \\[95 % interval between order statistics\\]" in text
+
+
 def test_captions_say_what_must_be_known(full: dict[str, Table]) -> None:
     text = " ".join(captions(full["table_7"]))
     for part in (
         "lowest interpolation mse, best logged step",
         "3 seeds per cell",
-        "100 = as bad as random_mse",
+        "100 = as bad as an untrained network",
         "0 = perfect",
         "In parentheses: table 7 of Trask et al. (2018)",
         "diverged or failed seed counts as infinite",

@@ -16,7 +16,11 @@ from nalu_ray.rl.rllib.checkpoint import load, network_of, save
 from nalu_ray.rl.rllib.metrics import figures
 from tests.rl.small import ENVS, STEPS, config
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.usefixtures("cluster"),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("actors"),  # in one process: what they share takes seconds
+]
 
 
 def created(*, env_runner: Any, env: Any, env_context: Any, **_: Any) -> None:

@@ -34,6 +34,18 @@ def test_a_seed_of_any_size_is_one_of_numpys(seed: int) -> None:
     assert configure(GridworldSetting(), 2**31 - 1, CPU).seed == 2**31 - 1
 
 
+@pytest.mark.parametrize(("name", "gpus"), [("impala", 1), ("a3c", 0)])
+def test_only_a_learner_that_computes_gradients_is_on_the_gpu(
+    name: str, gpus: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert made(algorithm=name).num_gpus_per_learner == 0
+    assert not caplog.records
+    setting = GridworldSetting(algorithm=name)
+    assert configure(setting, 3, torch.device("cuda")).num_gpus_per_learner == gpus
+    said = [record.message for record in caplog.records if "GPU" in record.message]
+    assert len(said) == (name == "a3c")
+
+
 def test_scores_fall_on_whole_iterations() -> None:
     each = made(steps=4_000_000, evaluations=20).min_train_timesteps_per_iteration
     assert each <= 32_000

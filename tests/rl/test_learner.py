@@ -14,8 +14,9 @@ import torch
 from nalu_ray.layers import NAC
 from nalu_ray.rl.losses import actor_critic
 from nalu_ray.rl.rllib.env_runner import VectorRunner
-from nalu_ray.rl.rllib.learner import ActorCriticLearner
+from nalu_ray.rl.rllib.learner import ActorCriticLearner, Loss
 from nalu_ray.rl.rollout import Rollout
+from nalu_ray.training.recording import Repeated
 from tests.rl.small import CONFIGS, NETWORK, STEPS, config
 
 BOTH = pytest.mark.parametrize("kind", list(CONFIGS))
@@ -302,6 +303,32 @@ def test_batches_move_to_the_device(kind: str, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(torch, "tensor", noting)
     monkeypatch.setattr(built.network.vision, "numbered", seen)
-    loss, _ = built._loss(data, 0)
-    assert made == ["meta"] * 7
+    loss, _ = Loss(built, built.config.loss_config(0), True)(*built._given(data, 0))
+    assert made == ["meta"] * 9
     assert loss.device == built._device
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant"), [("impala", "lstm_nac"), ("a3c", "nac_core"), ("a3c", "lstm")]
+)
+def test_recorded_gradients_are_the_plain_ones(
+    kind: str, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, from rollout to rollout, while the entropy's weight follows its schedule."""
+    made = config(kind).rl_module(model_config={**NETWORK, "variant": variant})
+    made = made.training(entropy_coeff=[[0, 0.5], [6 * STEPS, 0.0]], sparsity=[[0, 0.5], [99, 1.0]])
+    monkeypatch.setattr(Repeated, "plain_calls", 1)
+    built, plain = learner(made), learner(made)
+    plain.network.load_state_dict(built.network.state_dict())
+    runner = VectorRunner(config=made, worker_index=0)
+    for number in range(4):
+        data = runner.sample()[0]
+        got, parts = built.gradients([data], number * STEPS)
+        plain._passes.clear()
+        wanted, expected = plain.gradients([data], number * STEPS)
+        assert parts == expected
+        assert list(got) == list(wanted)
+        assert all(torch.equal(got[name], wanted[name]) for name in wanted)
+    (repeated,) = built._passes.values()
+    assert None not in repeated._known.values()
+    assert len(repeated._known) == 1

@@ -14,6 +14,7 @@ from envs import TimeGridworldVectorEnv, World
 from nalu_ray.rl.agent.network import Network, NetworkConfig
 from nalu_ray.rl.agent.stored import build_network
 from nalu_ray.rl.rollout import Collector, Rollout
+from nalu_ray.training.recording import Repeated
 
 RULES: dict[str, Any] = {"size": 3, "instructions": (2, 5), "time_limit": 6, "show": "first"}
 COUNT, LENGTH = 7, 40
@@ -200,3 +201,22 @@ def test_joined(network: Network) -> None:
         beside = np.concatenate([getattr(part, name) for part in parts], int(name != "state"))
         assert np.array_equal(getattr(made, name), beside)
     assert Rollout.joined(parts[:1]) is parts[0]
+
+
+@pytest.mark.parametrize("variant", ["lstm", "nac_core"])
+def test_recorded_steps_act_like_plain_ones(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with other weights than those with which the step was recorded."""
+    policy, acting, plain = make(variant=variant), collector(), collector()
+    monkeypatch.setattr(Repeated, "plain_calls", 10)
+    for _ in range(2):
+        got, _ = acting.collect(policy)
+        assert acting._actor is not None
+        repeated = acting._actor[1]
+        monkeypatch.setattr(Repeated, "plain_calls", 10**9)
+        wanted, _ = plain.collect(policy)
+        monkeypatch.setattr(Repeated, "plain_calls", 10)
+        assert same(got, wanted)
+        assert [repeat is not None for repeat in repeated._known.values()] == [True]
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))

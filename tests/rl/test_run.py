@@ -17,7 +17,7 @@ from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.seeding import entropy
 from tests.runs import finish
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.xdist_group("gridworld")]
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {
     "size": 3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,23 +52,16 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 @BOTH
 def test_a_seed_is_a_run(kind: str, build: Any) -> None:
-    one, two, other = (build(config(kind, seed=seed)) for seed in (1, 1, 2))
+    """Large ones too, also those that are equal in their lower 32 bits."""
+    made = [build(config(kind, seed=seed)) for seed in (1, 2, 2**32 + 1, 2**40 + 1, 2**40 + 1)]
+    *others, one, two = made
     assert same(weights(one), weights(two))
-    assert not same(weights(one), weights(other))
-    told = [[figures(algorithm.train()) for _ in range(2)] for algorithm in (one, two, other)]
+    assert not any(same(weights(a), weights(b)) for a, b in itertools.combinations(made[:4], 2))
+    told = [[figures(algorithm.train()) for _ in range(2)] for algorithm in (one, two)]
     assert told[0] == told[1]
     assert same(weights(one), weights(two))
-    assert told[0][0]["episodes"] != told[2][0]["episodes"]
-
-
-@BOTH
-def test_large_seeds_are_runs_of_their_own(kind: str, build: Any) -> None:
-    """Also those that are equal in their lower 32 bits."""
-    made = [build(config(kind, seed=seed)) for seed in (1, 2**32 + 1, 2**40 + 1, 2**40 + 1)]
-    told = [figures(algorithm.train()) for algorithm in made]
-    assert told[2] == told[3]
-    assert same(weights(made[2]), weights(made[3]))
-    assert not any(same(weights(made[i]), weights(made[i + 1])) for i in (0, 1))
+    first, second = (figures(algorithm.train()) for algorithm in others[:2])
+    assert first["episodes"] != second["episodes"]
 
 
 @BOTH
@@ -322,12 +316,12 @@ def test_divergence_fails(kind: str, build: Any, monkeypatch: pytest.MonkeyPatch
 @BOTH
 def test_learns(kind: str, build: Any) -> None:
     """Arrives at T in nine of ten episodes on a three by three grid."""
-    steps, lr = 1_500_000, {"impala": 2e-3, "a3c": 1e-3}[kind]
+    steps, lr = 1_500_000, {"impala": 4e-3, "a3c": 3e-3}[kind]
     made = (
         config(kind, seed=2)
         .environment(env_config={"c": 0.3})
         .rl_module(model_config={**NETWORK, "hidden": 64, "vision": 64, "channels": 8})
-        .env_runners(num_envs_per_env_runner=32, rollout_fragment_length=16)
+        .env_runners(num_envs_per_env_runner=128, rollout_fragment_length=8)
         .training(
             lr=[[0, lr], [steps, lr / 20]],
             entropy_coeff=[[0, 0.02], [steps, 0.001]],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from ray import tune
@@ -92,6 +94,22 @@ def test_curves_that_cannot_be_drawn_are_told() -> None:
 
 
 @pytest.mark.slow
+def test_offline_runs_stay_with_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nalu_ray.sweep.ray import driver
+
+    monkeypatch.setattr(driver, "LOGGERS", {"wandb": ("builtins", "dict")})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_DIR", raising=False)
+    plan = SimpleNamespace(task=SimpleNamespace(name="static"))
+    assert driver._logger("wandb", cast("Any", plan)) == {
+        "project": "nalu_ray",
+        "group": "static",
+        "dir": str(tmp_path),
+    }
+    monkeypatch.setenv("WANDB_DIR", "/elsewhere")
+    assert driver._logger("wandb", cast("Any", plan))["dir"] == "/elsewhere"
+
+
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize("fails", ["on_trial_result", "setup"])
 def test_a_sweep_goes_on_without_its_logger(
@@ -104,8 +122,8 @@ def test_a_sweep_goes_on_without_its_logger(
 
     monkeypatch.setattr(request, "LOGGERS", {"wandb": "ray"})  # a package that there is
     monkeypatch.setattr(driver, "_logger", lambda kind, plan: Recorder(fails))
-    line = "fake layer=a lr=1 steps=4 seeds=2 --seeds-per-trial 1 --wandb --address"
-    code = command.main([*line.split(), cluster])
+    line = "fake layer=a lr=1 steps=4 seeds=2 --seeds-per-trial 1 --max-concurrent 1 --wandb"
+    code = command.main([*line.split(), "--address", cluster])
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
     if fails == "setup":

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from nalu_ray import registry, tune
-from nalu_ray.command.words import Exit
+from nalu_ray.command.exits import Exit
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep import local
@@ -210,20 +210,6 @@ def test_a_warning_or_a_print_without_a_reader_fails_no_seed(
             with lasting():
                 *_, last = Trial(spec(fake, tmp_path, wrong="warn"))
         assert dict(last.failed) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full"])
-def test_the_command_without_a_reader_stores_its_rows(closed: str, tmp_path: Path) -> None:
-    line = f"{sys.executable} -m nalu_ray.tune {LINE} wrong=warn"
-    subprocess.run(
-        ["bash", "-c", f"{line} {closed}"],
-        env={**os.environ, "PYTHONPATH": PYTHONPATH},
-        stdout=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-    )
-    assert outcomes() == dict.fromkeys(range(3), True)
 
 
 def test_a_lasting_stream_is_the_inner_one_otherwise(tmp_path: Path) -> None:

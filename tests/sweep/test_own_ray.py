@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
+import logging
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +19,13 @@ import psutil
 import pytest
 
 from nalu_ray.errors import ConfigError
+from nalu_ray.sweep.machine import Capacity, Node
 from nalu_ray.sweep.ray import cluster, liveness
 from nalu_ray.sweep.scratch import TUNE
 from tests.conftest import PYTHONPATH
 
-from .test_runner import call, command, files, finish, processes, rows, until
+from .test_runner import call, command, files, finish, processes, rows, seeds, until
 
-# whoever starts the command does not wait for a head that may come back
-IMPATIENT = "from nalu_ray.sweep.ray import liveness; liveness.PATIENCE_SECONDS = 2.0"
 SLOW = "fake layer=a lr=1 steps=20 seconds=0.1 seeds=3 --seeds-per-trial 1 --max-concurrent 1"
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="NOT TESTED: needs /proc")
 
@@ -73,41 +72,50 @@ def alive(session_id: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
 @needs_proc
-def test_nobody_else_reaches_a_sweep_and_hanging_up_ends_it() -> None:
-    # long enough for a busy machine to look around; hanging up ends it
-    process = command(SLOW.replace("seeds=3", "seeds=60"))
-    until(files, 120)
+def test_nobody_else_reaches_a_sweep_and_ctrl_c_keeps_what_is_finished(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """tests/cluster/test_driver_killed.py has the other signals."""
+    # long enough for a busy machine to look around; Ctrl-C ends it
+    line = SLOW.replace("steps=20", "steps=4").replace("seeds=3", "seeds=400")
+    process = command(line)
+    until(lambda: len(files()) >= 3)
     heard = listening(process.pid)
-    process.send_signal(signal.SIGHUP)
+    (gcs,) = of_session(process.pid, "gcs_server")
+    (logs,) = {word.removeprefix("--log_dir=") for word in gcs.cmdline() if "--log_dir=" in word}
+    log = Path(logs, "job-driver-nalu-ray.log").read_text()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everyone in the foreground
     code, text = finish(process)
+    assert "400 trials, 1 at a time" in log
     assert {"gcs_server", "raylet"} <= set(heard)
     assert len(heard) >= 6, heard  # the dashboard, its agents, a worker, the driver
     addresses = set().union(*heard.values())
     assert {ip.removeprefix("::ffff:") for ip in addresses} == {"127.0.0.1"}, heard
-    assert code == 143, text
-    assert "terminated: finished trials are stored; rerun the same command to resume" in text
+    assert code == 130, text
+    assert "interrupted: finished trials are stored; rerun the same command to resume" in text
     until(lambda: not alive(process.pid))
     assert not list(Path("results").glob(".*"))
+    kept = len(seeds())
+    assert 3 <= kept < 400
+    assert not files(pattern="*.tmp")
+    _, text = call(f"{line} --dry-run", capsys)
+    assert f"{kept} done before; {400 - kept} to do" in text
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("swift")
 @needs_proc
-@pytest.mark.parametrize(
-    ("victim", "part"),
-    [
-        ("raylet", r"part on this machine \(raylet\)"),
-        ("gcs_server", r"head \(gcs_server\)"),
-        ("ray::DashboardAgent", r"part on this machine \(raylet\)"),
-    ],
-)
-def test_a_part_of_ray_that_dies(
-    victim: str, part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_raylet_dies(capsys: pytest.CaptureFixture[str]) -> None:
+    """The driver would wait forever; tests/cluster/test_parts_killed.py has the other parts."""
+    check_part_that_dies("raylet", r"part on this machine \(raylet\)", capsys)
+
+
+def check_part_that_dies(victim: str, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sweep on its own Ray says which part it lost, and goes on from what is stored."""
     process = command(SLOW)
-    until(lambda: files() and of_session(process.pid, victim), 120)
+    until(lambda: files() and of_session(process.pid, victim))
     of_session(process.pid, victim)[0].kill()
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=200)
     assert "Traceback" not in out + err
     assert process.returncode == 3, out + err
     assert re.fullmatch(
@@ -123,57 +131,6 @@ def test_a_part_of_ray_that_dies(
     assert before < files()
     assert call(f"{SLOW} --local --out whole", capsys)[0] == 0
     pd.testing.assert_frame_equal(rows(), rows("whole"))
-
-
-HOLDER = """
-import time, ray
-started = ray.init(address="local", num_cpus=1, _memory=2**33, object_store_memory=100 * 2**20)
-print(started.address_info["gcs_address"], flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.fixture
-def anothers() -> Iterator[subprocess.Popen[str]]:
-    """A Ray that another process has started; the address is its first line."""
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER],
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "disabled"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    yield holder
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getsid(process.pid) == holder.pid:
-                process.kill()
-    holder.communicate()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("swift")
-@needs_proc
-@pytest.mark.parametrize("victim", ["raylet", "gcs_server"])
-def test_a_part_of_anothers_ray_that_dies(
-    victim: str, anothers: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As at the loss of a head, or of the node that the driver runs on."""
-    assert anothers.stdout
-    address = anothers.stdout.readline().strip()
-    process = command(f"{SLOW} --address {address}", IMPATIENT)
-    until(files, 120)
-    of_session(anothers.pid, victim)[0].kill()
-    out, err = process.communicate(timeout=180)
-    assert "Traceback" not in out + err
-    assert process.returncode == 3, out + err
-    assert re.fullmatch(
-        rf"error: Ray's .*{victim}.* has ended .*, rerun the same command to resume", err.strip()
-    )
-    until(lambda: not alive(process.pid))
-    assert not Path("results", TUNE).exists()
-    assert call(f"{SLOW} --local", capsys)[0] == 0
 
 
 def test_a_part_that_is_stopped_is_lost_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,40 +149,51 @@ def test_a_part_that_is_stopped_is_lost_after_a_while(monkeypatch: pytest.Monkey
 # -- one that does not start -----------------------------------------------------------------------
 
 
-def refused(line: str = "", **environment: str) -> tuple[int, str]:
-    """What the command answers; nothing of its session may be left."""
+# the command in a child for each environment: to import it takes seconds
+EACH = """
+import json, os, sys
+import ray.tune
+from nalu_ray import tune
+from nalu_ray.sweep import ray as started
+for environment in map(json.loads, sys.argv[1:]):
+    sys.stdout.flush()
+    if not (child := os.fork()):
+        os.environ.update(environment)
+        code = tune.main(["fake", "--preset", "smoke"])
+        sys.stdout.flush()
+        os._exit(code)
+    print("exit", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake")
+def test_a_ray_that_cannot_start_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / ("x" * 100)).mkdir()
+    home = {"HOME": str(tmp_path)}
+    wrong = [
+        ({"HOME": str(tmp_path / "file")}, "NotADirectoryError: .*/file/"),
+        ({**home, "RAY_TMPDIR": str(tmp_path / "file")}, "NotADirectoryError: .*/file"),
+        ({**home, "RAY_TMPDIR": str(tmp_path / ("x" * 100))}, "OSError: .*path length"),
+    ]
     process = subprocess.Popen(
-        ["bash", "-c", f"{line}exec {sys.executable} -m nalu_ray.tune fake --preset smoke"],
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "token", **environment},
+        [sys.executable, "-c", EACH, *(json.dumps(environment) for environment, _ in wrong)],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "RAY_AUTH_MODE": "token"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    text, _ = process.communicate(timeout=120)
-    until(lambda: not alive(process.pid))
-    return process.returncode, text
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fake")
-@pytest.mark.parametrize("wrong", ["HOME", "a file", "too long"])
-def test_a_ray_that_cannot_start_is_one_line(wrong: str, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / ("x" * 100)).mkdir()
-    environment, reason = {
-        "HOME": ({"HOME": str(tmp_path / "file")}, "NotADirectoryError: .*/file/"),
-        "a file": ({"RAY_TMPDIR": str(tmp_path / "file")}, "NotADirectoryError: .*/file"),
-        "too long": ({"RAY_TMPDIR": str(tmp_path / ("x" * 100))}, "OSError: .*path length"),
-    }[wrong]
-    home = {} if wrong == "HOME" else {"HOME": str(tmp_path)}
-    code, text = refused(**environment, **home)
-    assert code == 2, text
-    (error,) = text.splitlines()
-    assert re.match(rf"error: Ray cannot start here: {reason}", error)
-    assert "--local runs without Ray" in error
-    assert "RAY_TMPDIR" in error
-    assert "HOME" in error
+    text, _ = process.communicate(timeout=200)
+    until(lambda: not alive(process.pid))  # nothing of a session may be left
+    lines = text.splitlines()
+    assert lines[1::2] == ["exit 2"] * 3, text
+    for error, (_, reason) in zip(lines[::2], wrong, strict=True):
+        assert re.match(rf"error: Ray cannot start here: {reason}", error)
+        assert "--local runs without Ray" in error
+        assert "RAY_TMPDIR" in error
+        assert "HOME" in error
 
 
 def test_what_was_begun_is_ended() -> None:
@@ -325,3 +293,38 @@ def test_loopback_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(cluster.ADDRESS_FLAG, "1")
     with cluster.loopback():
         assert constants.ENABLE_RAY_CLUSTER is True
+
+
+def test_what_ray_changes_in_the_process_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in cluster.QUIET:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TUNE_DISABLE_SIGINT_HANDLER", "0")  # the user's own stays
+    environment = dict(os.environ)
+    levels = {name: logging.getLogger(name).level for name in ("ray", *cluster.SILENT)}
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def start(**arguments: Any) -> Any:
+        """What Ray leaves behind, as seen."""
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["PYTHONBREAKPOINT"] = "ray.util.rpdb._driver_set_trace"
+        os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        return SimpleNamespace(dashboard_url="")
+
+    ray: Any = SimpleNamespace(
+        init=start,
+        is_initialized=lambda: False,
+        shutdown=lambda: None,
+        _private=cluster.ray._private,
+    )
+    monkeypatch.setattr(cluster, "ray", ray)
+    monkeypatch.setattr(cluster, "register", lambda: None)
+    monkeypatch.setattr(cluster, "private_token", lambda: None)
+    with cluster.start(Capacity("test", (Node(2, 0, 2**30),))) as session:
+        assert session.guarded
+        assert logging.getLogger("ray.tune").level == logging.CRITICAL
+        assert os.environ["RAY_AIR_NEW_OUTPUT"] == "0"
+    assert dict(os.environ) == environment
+    assert {name: logging.getLogger(name).level for name in levels} == levels
+    assert signal.getsignal(signal.SIGTERM) == handler

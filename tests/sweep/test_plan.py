@@ -12,17 +12,17 @@ from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.rows import COMPLETED, FAILED, OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep.machine import (
+    CONTEXT_BYTES,
+    FOR_BLOCKS,
     GIB,
     WORKER_BYTES,
     Capacity,
     Node,
-    crowded,
-    shared,
     this_machine,
-    widest,
 )
 from nalu_ray.sweep.plan import Job, Plan, blocks, describe_seeds, make_plan
 from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.speeds import Starts
 
 BIG = 1024 * GIB
 
@@ -134,7 +134,6 @@ def test_seeds_per_trial_is_the_most_a_trial_takes(fake: Any) -> None:
     [
         ({"seeds_per_trial": 4}, 4),
         ({"seeds_per_trial": 4, "gpus_per_trial": 1}, 40),
-        ({"seeds_per_trial": 4, "gpus_per_trial": 2}, 40),
         ({"seeds_per_trial": 4, "gpus_per_trial": 0.25}, 10),
         ({"seeds_per_trial": 4, "gpus_per_trial": 0.05}, 4),
         ({"seeds_per_trial": 1, "gpus_per_trial": 1}, 1),
@@ -180,35 +179,19 @@ def test_the_same_plan_comes_out_again(fake: Any) -> None:
 # -- slots and time --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("machine", "most"),
-    [
-        (capacity(4, gpus=1), 4),
-        (capacity(16, gpus=4), 4),
-        (capacity(1, gpus=4), 1),
-        (capacity(2), 1),
-        (Capacity("mixed", (Node(64, 0, BIG), Node(16, 1, BIG), Node(6, 2, BIG))), 3),
-    ],
-)
-def test_no_more_trials_share_a_gpu_than_there_are_cpus_for(machine: Capacity, most: int) -> None:
-    asked = Resources(gpus_per_trial="auto")
-    assert crowded(asked, machine).gpus == pytest.approx(1 / most)
-    two = asked.model_copy(update={"cpus_per_trial": 2})
-    assert crowded(two, machine).gpus == pytest.approx(1 / max(1, most // 2))
+def test_a_block_that_does_not_fit_its_share_of_a_gpu_is_halved(fake: Any) -> None:
+    # 64 seeds take 1 GiB of the GPU beside CUDA's own
+    wanted, room = points(fake, 1, 64, hidden=16), (CONTEXT_BYTES + GIB) / FOR_BLOCKS
 
+    def block(gpu_memory: float, share: float = 1) -> int:
+        machine = Capacity("test", (Node(4, 1, BIG, int(gpu_memory) + 1),))
+        return max(sizes(plan(fake, wanted, machine, max_concurrent=1, gpus_per_trial=share)))
 
-@pytest.mark.parametrize(
-    ("taken", "most"),
-    [(GIB, 4), (3 * GIB, 4), (4 * GIB, 3), (7 * GIB, 2), (8 * GIB, 1), (20 * GIB, 1)],
-)
-@pytest.mark.parametrize("seeds_per_trial", [1, 10])
-def test_no_more_trials_share_a_gpu_than_its_memory_holds(
-    taken: int, most: int, seeds_per_trial: int
-) -> None:
-    asked = Resources(gpus_per_trial=0.25, seeds_per_trial=seeds_per_trial)
-    found = shared(asked, taken, 16 * GIB)
-    assert found.gpus == pytest.approx(1 / most)
-    assert widest(found) == widest(asked)  # what was measured
+    assert block(room) == 64
+    assert block(room - 99) == 32
+    assert block(2 * room, 0.5) == 64
+    assert block(2 * room - 99, 0.5) == 32
+    assert block(-1) == 64  # of a cluster, the size is not known
 
 
 @pytest.mark.parametrize(
@@ -230,7 +213,10 @@ def test_slots(fake: Any, machine: Capacity, resources: dict[str, Any], slots: i
 
 def test_the_estimate_is_the_time_of_the_fullest_slot(fake: Any) -> None:
     wanted = points(fake, 3, 100, steps=1000)
-    assert plan(fake, wanted, capacity(2)).seconds == pytest.approx(2 * 100 * 1000 * 10e-6)
+    made, starts = plan(fake, wanted, capacity(2)), Starts()
+    assert made.startup == starts.ray + starts.worker
+    work = 100 * 1000 * 10e-6
+    assert made.seconds == pytest.approx(made.startup + 2 * (work + starts.trial))
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,9 @@ def test_numbers_are_finite(bad: float) -> None:
         (3, (0, 1, 2)),
         ("3,7", (3, 7)),
         ("3,", (3,)),
+        ("0-3", (0, 1, 2, 3)),
+        ("7-7", (7,)),
+        ("0-1,7,20-21", (0, 1, 7, 20, 21)),
         ([3], (3,)),
         ([7, 3], (7, 3)),
     ],
@@ -93,14 +96,18 @@ def test_seeds(text: Any, seeds: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "-1", "x", "1.5", "1_0", "3,3", "3,-1", [], "", ",", [True], [1.0], "٣", True]
+    "text",
+    [
+        *("0", "-1", "x", "1.5", "1_0", "3,3", "3,-1", [], "", ",", [True], [1.0], "٣", True),
+        *("3-1", "0-3,2", "1-", "-1-3", "0-9999999"),
+    ],
 )
 def test_impossible_seeds(text: Any) -> None:
     with pytest.raises(ConfigError, match="seeds="):
         parse_seeds(text)
 
 
-@pytest.mark.parametrize("gpus", [0, 1, 2, 0.5, 0.25, 0.33])
+@pytest.mark.parametrize("gpus", [0, 1, 0.5, 0.25, 0.33])
 def test_gpus_that_fill_a_device(gpus: float) -> None:
     assert Resources(gpus_per_trial=gpus).gpus_per_trial == gpus
 
@@ -142,7 +149,7 @@ def test_resources_are_plain_numbers(field: str, bad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "gpus", [0.4, 0.7, 0.98, 1.04, 1.5, 2.03, True, "1_0", -1, 1e-320, "some", "nan", None]
+    "gpus", [0.4, 0.7, 0.98, 1.04, 1.5, 2, 2.03, 64, True, "1_0", -1, 1e-320, "some", "nan", None]
 )
 def test_gpus_that_do_not(gpus: float) -> None:
     with pytest.raises(ValueError, match="gpus_per_trial"):

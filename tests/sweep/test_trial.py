@@ -320,6 +320,36 @@ def test_an_error_becomes_rows_with_its_reason_and_a_traceback(fake: Any, tmp_pa
     assert set(stored(tmp_path).step) == {2}
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_that_torch_hides_is_no_failure(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
+) -> None:
+    def hidden(self: Trial) -> Any:
+        try:
+            raise interruption
+        finally:  # as torch does where vmap is entered
+            raise RuntimeError("!dynamicLayerStack.empty() INTERNAL ASSERT FAILED")
+
+    monkeypatch.setattr(Trial, "advance", hidden)
+    with pytest.raises(interruption):
+        list(Trial(spec(fake, tmp_path)))
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_an_error_that_is_raised_from_an_exit_is_a_failure(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrapped(self: Trial) -> Any:
+        try:
+            raise SystemExit(2)
+        except SystemExit as error:
+            raise ValueError("wrong option") from error
+
+    monkeypatch.setattr(Trial, "advance", wrapped)
+    list(Trial(spec(fake, tmp_path)))
+    assert not any(ok for ok, _ in endings(tmp_path).values())
+
+
 def test_running_out_of_memory_is_a_reason_that_says_what_to_do(fake: Any, tmp_path: Path) -> None:
     made = spec(fake, tmp_path, wrong="no_memory", folder=str(tmp_path))
     *_, last = Trial(made.model_copy(update={"memory": WORKER_BYTES + GIB}), report_seconds=0)

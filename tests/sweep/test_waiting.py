@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,8 @@ def test_without_a_dashboard_the_rest_is_told(monkeypatch: pytest.MonkeyPatch) -
     def unreachable(**options: Any) -> None:
         raise ConnectionError("no dashboard")
 
+    context = SimpleNamespace(gcs_address="10.0.0.1:6379")
+    monkeypatch.setattr(waiting.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(waiting.state, "list_placement_groups", unreachable)
     assert waiting.holders() == ["not known by whom (ConnectionError)"]
 
@@ -78,7 +81,7 @@ def test_a_cluster_that_somebody_fills(
             return True
 
     holder: Any = Holder.remote()
-    assert ray.get(holder.ready.remote(), timeout=60)
+    assert ray.get(holder.ready.remote(), timeout=200)
     describe = waiting.describe
 
     def and_release(waits: TrialSpec) -> str:

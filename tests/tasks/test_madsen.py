@@ -10,7 +10,7 @@ import pytest
 from nalu_ray.results.analysis.text import in_full, stored
 from nalu_ray.results.specs import FigureSpec, TableSpec
 from nalu_ray.sweep.presets import Point, expand, sweep_of
-from nalu_ray.tasks.static import TASK, madsen
+from nalu_ray.tasks.static import TASK, protocols
 from nalu_ray.tasks.static.network import StaticSetting
 
 SWEEP = sweep_of(TASK)
@@ -36,7 +36,7 @@ def figure(name: str) -> FigureSpec:
 def test_the_preset_is_the_published_protocol() -> None:
     found = points("madsen")
     assert {len(point.seeds) for point in found} == {100}
-    assert {setting.op for setting in settings("madsen")} == {*madsen.OPERATIONS.labels}
+    assert {setting.op for setting in settings("madsen")} == {*protocols.OPERATIONS.labels}
     for setting in settings("madsen"):
         assert (setting.inputs, setting.hidden, setting.section, setting.overlap) == (
             100,
@@ -67,7 +67,9 @@ def test_each_preset_has_a_table_or_figure_of_its_own(preset: str) -> None:
     assert all(spec.name.startswith("madsen") for spec in shown)
 
 
-@pytest.mark.parametrize("name", ["madsen", "madsen_gate", "madsen_by_penalty"])
+@pytest.mark.parametrize(
+    "name", ["madsen", "madsen_gate", "madsen_by_penalty", "madsen_ablation", "madsen_nested"]
+)
 def test_each_published_value_of_a_table_has_its_cell(name: str) -> None:
     spec = table(name)
     assert spec.publication is not None
@@ -81,6 +83,30 @@ def test_each_published_value_of_a_table_has_its_cell(name: str) -> None:
 def test_the_penalties_of_the_table_are_those_that_run() -> None:
     run = {str(setting.penalty): setting.op for setting in settings("madsen-penalty")}
     assert set(run) == set(table("madsen_by_penalty").rows.labels)
+
+
+def test_the_ablation_takes_the_clamp_or_the_penalty_away() -> None:
+    assert {len(point.seeds) for point in points("madsen-ablation")} == {50}
+    run = set()
+    for setting in settings("madsen-ablation"):
+        assert (setting.layer, setting.op, setting.steps) == ("nau_nmu", "mul", 5_000_000)
+        options = '{"clamp": false}' if setting.options == {"clamp": False} else "{}"
+        run.add((options, str(setting.penalty)))
+    spec = table("madsen_ablation")
+    assert spec.columns is not None
+    assert run == {(row, column) for row in spec.rows.labels for column in spec.columns.labels}
+
+
+def test_the_nested_product_is_of_four_inputs() -> None:
+    assert {len(point.seeds) for point in points("madsen-nested")} == {100}
+    for setting in settings("madsen-nested"):
+        assert (setting.operands, setting.inputs, setting.op) == ("nested", 4, "mul")
+        assert setting.steps == 1000 * setting.evaluations == 200_000
+        assert setting.penalty is None
+    run = {setting.layer for setting in settings("madsen-nested")}
+    publication = table("madsen_nested").publication
+    assert publication is not None
+    assert run == {value.row for value in publication.values}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +189,12 @@ def test_the_recipe_of_the_mass_conserving_layers() -> None:
         ("madsen", ("nac_mnac", "square", "rate"), "77%"),
         ("madsen", ("nau_mnac_linear", "sqrt", "rate"), "3%"),
         ("madsen_gate", ("nac_gated_nau_nmu", "mul", "rate"), "62%"),
-        ("madsen_ablation", ("no_bounds", "mul", "solved_at"), "1.3e6"),
+        (
+            "madsen_ablation",
+            ('{"clamp": false}', "sparsity:10:linear:1000000:2000000", "solved_at"),
+            "1.3e6",
+        ),
+        ("madsen_nested", ("nau_nmu", "mul", "rate"), "94%"),
         ("madsen_by_train_range", ("nau_nmu", "mul", "1.1:1.2"), "0%"),
         ("madsen_by_hidden", ("nau_mnac_linear", "mul", "5"), "6%"),
         ("madsen_by_inputs", ("gated_nau_nmu", "mul", "4"), "88%"),
@@ -174,13 +205,13 @@ def test_the_recipe_of_the_mass_conserving_layers() -> None:
     ],
 )
 def test_published_values_are_as_printed(name: str, place: tuple[str, str, str], text: str) -> None:
-    value = madsen.PUBLISHED[name].lookup(*place)
+    value = protocols.PUBLISHED[name].lookup(*place)
     assert value is not None
     assert value.text == text
-    assert "(2020)" in madsen.PUBLISHED[name].source
+    assert "(2020)" in protocols.PUBLISHED[name].source
 
 
 def test_unsolved_cells_have_no_step_of_success() -> None:
-    values = madsen.PUBLISHED["madsen"].values
+    values = protocols.PUBLISHED["madsen"].values
     solved = {v.place[:2] for v in values if v.measure == "rate" and v.published().value > 0}
     assert {v.place[:2] for v in values if v.measure == "solved_at"} == solved

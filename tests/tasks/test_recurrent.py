@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,10 +15,10 @@ from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.sweep.presets import expand, sweep_of
 from nalu_ray.task import Batch
-from nalu_ray.tasks._operands import OPERATIONS, sections
+from nalu_ray.tasks._operands import sections
 from nalu_ray.tasks.recurrent import TASK, RecurrentTask
 from nalu_ray.tasks.recurrent.data import pieces
-from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentSetting
+from nalu_ray.tasks.recurrent.network import RecurrentNetwork, RecurrentOperation, RecurrentSetting
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedRun
 from tests.runs import finish
@@ -61,7 +61,7 @@ def by_hand(chosen: RecurrentSetting, x: Tensor) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", get_args(RecurrentOperation))
 def test_targets(op: str) -> None:
     chosen = setting(op=op)
     for split, count in ("train", 4), ("interpolation", 3):

@@ -326,9 +326,9 @@ def test_published_errors_that_contradict_each_other_are_marked(task: SeriesTask
         assert set(table.doubtful) == {(model, f"{name}_{metric}_{at}") for model, at in wrong}
 
 
-@every_task
-def test_a_part_of_the_digits_is_learned(task: SeriesTask) -> None:
+def test_a_part_of_the_digits_is_learned_from_images() -> None:
     """In seconds: half of the error that a constant makes is gone."""
+    task = TASKS["counting"]
     chosen = setting(
         batch=32, length=2, steps=300, evaluations=1, lr=0.005, memory_init=20.0, test_images=500
     )
@@ -342,11 +342,8 @@ def test_a_part_of_the_digits_is_learned(task: SeriesTask) -> None:
 
 @pytest.mark.parametrize(
     ("name", "layer", "error", "accuracy"),
-    [
-        ("counting", "nac", 0.35, 0.93), ("counting", "nalu", 0.42, 0.9),
-        ("addition", "nac", 3.7, 0.3), ("addition", "nalu", 3.7, 0.3),
-    ],
-)  # fmt: skip
+    [("counting", "nac", 0.35, 0.93), ("addition", "nalu", 3.7, 0.3)],
+)
 def test_the_shipped_recipe_learns_in_a_hundredth_of_its_steps(
     name: str, layer: str, error: float, accuracy: float
 ) -> None:

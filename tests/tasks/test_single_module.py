@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,10 @@ import torch
 from pydantic import ValidationError
 
 from nalu_ray.results.analysis.text import in_full
+from nalu_ray.results.publication import read
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, sweep_of
-from nalu_ray.tasks.single_module import INALU, TASK, SingleModuleSetting
+from nalu_ray.tasks.single_module import INALU, NOISE, TASK, SingleModuleSetting
 from nalu_ray.tasks.single_module.data import chosen, perturbed_error
 
 SEEDS = (0, 3, 8)
@@ -156,6 +160,10 @@ def test_the_threshold_is_of_the_extrapolation_set() -> None:
         ({"op": "sqrt"}, ["op", "add"]),
         ({"test_signs": True, "opposite": True}, ["test_signs=true", "opposite=true"]),
         ({"weight_error": 0}, ["weight_error", "greater than 0"]),
+        (
+            {"distribution": "benford", "train_range": (0, 1)},
+            ["distribution=benford", "above 0", "0.0:1.0"],
+        ),
     ],
 )
 def test_impossible_settings_are_named(values: dict[str, Any], words: list[str]) -> None:
@@ -176,6 +184,27 @@ def test_normal_inputs_are_within_three_deviations() -> None:
         assert (x < mean - deviation).double().mean().item() == pytest.approx(0.1578, abs=0.01)
 
 
+def test_exponential_inputs_have_their_mean() -> None:
+    setting = small(distribution="exponential", train_range=(0, 0.2), test_range=(0, 0.5))
+    for split, mean in (("interpolation", 0.2), ("extrapolation", 0.5)):
+        x = drawn(setting, split).inputs[0].double()
+        assert x.min() >= 0
+        assert x.mean().item() == pytest.approx(mean, rel=0.03)
+        assert x.std().item() == pytest.approx(mean, rel=0.05)
+        assert (x > 2 * mean).double().mean().item() == pytest.approx(math.exp(-2), abs=0.01)
+
+
+def test_benford_inputs_have_its_leading_digits() -> None:
+    setting = small(distribution="benford", train_range=(10, 100), test_range=(100, 1000))
+    for split, low in (("interpolation", 10), ("extrapolation", 100)):
+        x = drawn(setting, split).inputs[0].double()
+        assert (x.min() >= low) & (x.max() <= 10 * low)
+        digits = (x / low).floor()
+        for digit in (1, 2, 9):
+            share = (digits == digit).double().mean().item()
+            assert share == pytest.approx(math.log10(1 + 1 / digit), abs=0.015)
+
+
 def test_a_fixed_error_may_be_the_threshold() -> None:
     setting = small(solved_below=1e-5)
     streams = Streams("single_module", SEEDS, "extrapolation")
@@ -194,14 +223,38 @@ def test_the_published_rates_of_the_inalu_are_of_the_settings_that_run() -> None
             0.9,
             0.01,
         )
-        beyond = "8:10" if values["distribution"] == "normal" else "-10:-5"
-        assert in_full(values["test_range"]) == beyond
+        beyond = {"normal": "8:10", "exponential": "0:0.5", "uniform": "-10:-5"}
+        assert in_full(values["test_range"]) == beyond[values["distribution"]]
         options = '{"shared": true}' if values["options"] else "{}"
         run.add((options, values["op"], in_full(values["train_range"])))
     assert INALU.publication is not None
     assert {value.place for value in INALU.publication.values} == run
     rates = [v.published().value for v in INALU.publication.values if v.place[:2] == ("{}", "mul")]
-    assert sorted(rates) == [0, 100, 100, 100, 100]
+    assert sorted(rates) == [0, 0, 100, 100, 100, 100, 100]
+    # the recount of all 70 runs, which tells no ranges apart
+    pooled = read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu_exp1"]
+    for options, unit in (("{}", "independent"), ('{"shared": true}', "shared")):
+        for op in ("add", "sub", "mul", "div"):
+            by_range = [
+                value.published().value
+                for value in INALU.publication.values
+                if value.place[:2] == (options, op)
+            ]
+            whole = pooled.lookup(f"inalu_{unit}", op, "rate")
+            assert whole is not None
+            assert sum(by_range) / 7 == pytest.approx(whole.value, abs=0.5), (options, op)
+
+
+def test_the_table_of_noise_has_what_runs() -> None:
+    run = set()
+    for point in expand(sweep_of(TASK).presets["snmu-noise"], SingleModuleSetting, {}):
+        setting: Any = point.setting
+        assert len(point.seeds) == 25
+        assert (setting.layer, setting.op, setting.inputs) == ("snmu", "mul", 2)
+        assert setting.penalty == "sparsity:10:linear:20000:35000"
+        run.add((json.dumps(setting.options), str([*setting.train_range])))
+    assert NOISE.columns is not None
+    assert run == {(row, column) for row in NOISE.rows.labels for column in NOISE.columns.labels}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nalu_ray.seeding import Streams, entropy
+from nalu_ray.sweep.presets import expand, sweep_of
+from nalu_ray.task import Batch
 from nalu_ray.tasks import static
 from nalu_ray.tasks._operands import OPERATIONS, sections
-from nalu_ray.tasks.static import TASK, StaticSetting
-from nalu_ray.tasks.static.data import _operands
+from nalu_ray.tasks.static import TASK, StaticSetting, protocols
+from nalu_ray.tasks.static.data import _operands, _scattered
 
 SEEDS = (0, 3, 8)
 CASES: list[dict[str, Any]] = [
@@ -76,7 +78,7 @@ def test_extrapolation_always_leaves_what_training_can_produce(
     assert beyond.all()
 
 
-@pytest.mark.parametrize("op", static.ROWS.labels)
+@pytest.mark.parametrize("op", [*static.ROWS.labels, "reciprocal"])
 def test_targets_are_the_operation_on_the_two_sums(op: str) -> None:
     setting = small(op=op, inputs=30, section=4)
     batch = TASK.sample(setting, "train", Streams("static", SEEDS, "train"))
@@ -84,6 +86,7 @@ def test_targets_are_the_operation_on_the_two_sums(op: str) -> None:
     expected = {
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
         "square": lambda a, b: a**2, "sqrt": lambda a, b: a**0.5,
+        "reciprocal": lambda a, b: 1 / a,
     }[op]  # fmt: skip
     for k in range(len(SEEDS)):
         a, b = (x[k][:, index[k].numpy()].sum(1) for index in (first, second))
@@ -104,6 +107,89 @@ def test_sections_are_contiguous_inside_and_overlap_exactly(data: st.DataObject)
         assert (index.diff(dim=1) == 1).all()
     shared = [len(set(a) & set(b)) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     assert shared == [overlap] * 20
+
+
+def drawn(setting: StaticSetting, seeds: tuple[int, ...] = SEEDS) -> Batch:
+    return TASK.sample(setting, "extrapolation", Streams("static", seeds, "extrapolation"))
+
+
+def solved(setting: StaticSetting, batch: Batch) -> list[float]:
+    streams = Streams("static", SEEDS, "extrapolation")
+    errors = TASK.references(setting, "extrapolation", batch, streams)["solved_mse"]
+    found: list[float] = errors.tolist()
+    return found
+
+
+def test_nested_operands_are_the_first_two_and_all_four_inputs() -> None:
+    setting = small(op="mul", operands="nested", inputs=4, sets="plain", threshold="golden")
+    for shared in (False, True):
+        streams = Streams("static", SEEDS, "train", shared=shared)
+        some = setting.model_copy(update={"shared_inputs": shared})
+        batch = TASK.sample(some, "train", streams)
+        x = batch.inputs[0]
+        expected = x[..., :2].sum(2) * x.sum(2)
+        torch.testing.assert_close(batch.targets[..., 0], expected.expand(3, -1))
+    batch = drawn(setting)
+    x = batch.inputs[0].double()
+    a, total = x[..., :2].sum(2), x.sum(2)
+    # weights of 1 - e for 1, and e for 0
+    golden = (a + 1e-5 * (total - 2 * a)) * (1 - 1e-5) * total
+    expected = (golden - a * total).square().mean(1)
+    assert solved(setting, batch) == pytest.approx(expected.tolist(), rel=1e-6)
+
+
+def test_scattered_operands_are_random_elements_of_each_seed() -> None:
+    setting = small(
+        op="sub", operands="scattered", sets="plain", train_range=(-3, 3), test_range=(-5, -3),
+        solved_below=1e-5,
+    )  # fmt: skip
+    a, b = _scattered(tuple(range(200)), 100)
+    in_a, in_b = (a < 100), (b < 100)
+    assert not (in_a & in_b).any()
+    assert in_a.double().mean().item() == pytest.approx(0.5, abs=0.02)
+    assert in_b.double().mean().item() == pytest.approx(0.25, abs=0.02)
+    assert in_a[:, ::2].sum(1).unique().numel() > 5  # no contiguous halves
+    batch = drawn(setting)
+    assert solved(setting, batch) == [1e-5] * 3
+    for k, seed in enumerate(SEEDS):
+        x = batch.inputs[0][k]
+        expected = x[:, in_a[seed]].sum(1) - x[:, in_b[seed]].sum(1)
+        torch.testing.assert_close(batch.targets[k, :, 0], expected)
+    alone = drawn(setting, (3,))
+    assert torch.equal(batch.targets[1:2], alone.targets)
+    assert all(len(set(part[0].tolist())) > 1 for part in _scattered((5,), 2))  # none is empty
+
+
+def test_plain_inputs_may_be_normal() -> None:
+    setting = small(sets="plain", distribution="normal", train_range=(-3, 3), test_range=(3, 4))
+    for split, mean, deviation in (("train", 0, 1), ("extrapolation", 3.5, 1 / 6)):
+        x = TASK.sample(setting, split, Streams("static", SEEDS, split)).inputs[0].double()
+        assert (x - mean).abs().max() <= 3 * deviation + 1e-6
+        assert x.std().item() == pytest.approx(0.9866 * deviation, rel=0.03)
+
+
+def test_the_fourth_experiment_of_the_inalu() -> None:
+    settings = [
+        point.setting
+        for point in expand(sweep_of(TASK).presets["inalu"], StaticSetting, {})
+        if isinstance(point.setting, StaticSetting)
+    ]
+    assert len(settings) == 16
+    for each in settings:
+        assert (each.layer, each.operands, each.inputs, each.hidden) == (
+            "inalu", "scattered", 100, 2,
+        )  # fmt: skip
+        beyond = (3, 4) if each.distribution == "normal" else (-5, -3)
+        assert (each.train_range, each.test_range, each.solved_below) == ((-3, 3), beyond, 1e-5)
+        assert (each.optimiser, each.lr, each.batch, each.steps) == ("rmsprop", 0.01, 64, 100_000)
+    for spec in protocols.INALU:
+        assert spec.publication is not None
+        assert spec.columns is not None
+        places = {(value.row, value.column) for value in spec.publication.values}
+        assert places == {(row, op) for row in spec.rows.labels for op in spec.columns.labels}
+    normal = protocols.INALU[1].publication
+    assert normal is not None
+    assert normal.values[5].text == "30%"
 
 
 def test_sections_differ_between_seeds_and_stay_within_one() -> None:
@@ -139,6 +225,11 @@ def test_random_reference_is_the_error_of_an_untrained_linear_network() -> None:
         ({"train_range": "0:3", "test_range": "1:2"}, ["test_range", "never leaves"]),
         ({"op": "sqrt", "test_range": "-2:2"}, ["op=sqrt"]),
         ({"op": "div", "train_range": "-1:1"}, ["op=div"]),
+        ({"op": "reciprocal", "test_range": "-2:2"}, ["op=reciprocal", "cross 0"]),
+        ({"distribution": "normal"}, ["distribution=normal", "sets=plain"]),
+        ({"operands": "scattered"}, ["operands=scattered", "sets=plain"]),
+        ({"operands": "nested", "sets": "plain"}, ["operands=nested", "inputs=4", "inputs=100"]),
+        ({"solved_below": 0}, ["solved_below", "greater than 0"]),
         ({"test_signs": True}, ["test_signs=true", "sets=plain"]),
         ({"test_signs": True, "sets": "plain", "op": "sqrt"}, ["op=sqrt", "-3"]),
         ({"sets": "odd"}, ["sets", "separated", "plain"]),

@@ -39,6 +39,7 @@ def test_by_hand(sign: int) -> None:
         "mul": (4 + 4.5 * E) * (2 + 2.5 * E) - 8,
         "div": 2 - (4 - 4.5 * E) / (2 + 2.5 * E),
         "square": (4 + 3.5 * E) ** 2 - 16,
+        "reciprocal": 1 / 4 - 1 / (4 + 3.5 * E),
     }
     if sign == 1:
         expected["sqrt"] = math.sqrt(4 + 3.5 * E) - 2
@@ -119,7 +120,10 @@ def test_golden_by_hand() -> None:
     x = torch.tensor([[[4.0, 1.0, 2.0]], [[4.0, 1.0, 2.0]]])
     chosen = torch.tensor([[0], [0]]), torch.tensor([[2], [2]])
     a, b = 4 - E, 2 + 3 * E
-    expected = {"add": 2 * E, "sub": 4 * E, "mul": a * b - 8, "div": 2 - a / b, "square": 16 - a**2}
+    expected = {
+        "add": 2 * E, "sub": 4 * E, "mul": a * b - 8, "div": 2 - a / b, "square": 16 - a**2,
+        "reciprocal": 1 / a - 1 / 4,
+    }  # fmt: skip
     for op, off in expected.items():
         assert golden(op, x, chosen).tolist() == pytest.approx([off**2] * 2, rel=1e-9), op
 

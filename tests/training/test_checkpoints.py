@@ -11,12 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from nalu_ray.errors import ConfigError
+from nalu_ray.results.analysis.selection import runs_of
 from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
+from nalu_ray.tasks.static import StaticSetting, StaticTask
 from nalu_ray.training import checkpoints
 from nalu_ray.training.checkpoints import ENDING, Keeper, ModelError
 from nalu_ray.training.fields import SupervisedSetting
+from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
 
 CPU = torch.device("cpu")
@@ -61,6 +64,37 @@ def test_a_seed_that_is_not_alive_keeps_what_it_has(step: str) -> None:
     assert keeper.values.tolist() == [4, 5]
     assert keeper.steps.tolist() == [2, 1]
     assert keeper.flat.tolist() == [[2], [1]]
+
+
+def test_a_metric_that_is_not_measured_is_named() -> None:
+    keeper = Keeper(RULE, torch.zeros(1, 2))
+    with pytest.raises(ValueError, match=r"kept by validation mae, but validation has mse"):
+        keeper.see(1, "validation", {"mse": torch.ones(1)}, torch.ones(1, 2), torch.ones(1) > 0)
+
+
+def test_figures_of_the_parameters_select_the_step_and_the_network_that_is_kept() -> None:
+    """The sparsity error of three evaluations, which is lowest at the second."""
+    rule = Selection(metric="sparsity_error", split="weights")
+
+    class Kept(StaticTask):
+        keep = rule
+
+        errors = iter((0.4, 0.1, 0.3))
+
+        def measure(self, setting: StaticSetting, replicas: Replicas) -> dict[str, Tensor]:
+            return {"sparsity_error": torch.full((1,), next(self.errors))}
+
+    setting = StaticSetting(layer="nau", steps=2, evaluations=2, batch=4, test_size=4, inputs=20)
+    run = SupervisedRun(Kept(), setting, [0], CPU)
+    while (progress := run.advance()).step < progress.steps:
+        if run.step == 1:
+            after_one = run.replicas.flat.detach().clone()
+    assert run.keeper.steps.tolist() == [1]
+    assert run.keeper.values.tolist() == pytest.approx([0.1])
+    assert torch.equal(run.keeper.flat, after_one)
+    assert not torch.equal(run.keeper.flat, run.replicas.flat)
+    rows = run.rows().assign(task="static", setting_id="a")
+    assert runs_of(rows, rule)["step"].tolist() == [1]
 
 
 def test_what_is_kept_does_not_change_with_what_is_trained() -> None:

@@ -16,7 +16,7 @@ from nalu_ray.results.store.rows import COMPLETED
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks import identity, parity, static
-from nalu_ray.training import supervised
+from nalu_ray.training import penalties, supervised
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun
 from tests.runs import finish
@@ -102,7 +102,7 @@ def test_a_redraw_projects_the_fresh_seed_alone(monkeypatch: pytest.MonkeyPatch)
         for rule in ("4:2:-1:2", None)
     )
     assert run.redraw is not None
-    monkeypatch.setattr(run.redraw, "_is_stuck", lambda index: index != 1)
+    monkeypatch.setattr(run.redraw, "_is_stuck", lambda index, _: index != 1)
     run._train(4)
     plain._train(4)
     assert torch.equal(run.replicas.flat[1], plain.replicas.flat[1])
@@ -240,7 +240,11 @@ def make() -> Any:
 
 
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd", "muon"])
-def test_a_seed_of_a_block_is_the_seed_alone_bit_for_bit(name: str) -> None:
+def test_a_seed_of_a_block_is_the_seed_alone_bit_for_bit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "adam":  # also where operations are recorded
+        monkeypatch.setattr(penalties, "PLAIN_CALLS", 5)
     fields = {**EVERYTHING, "optimiser": name, "steps": 40, "evaluations": 8}
     block = finish(start(Sums(make), [7, 1, 4, 9, 2], **fields))
     for seeds in ([4], [7, 1]):
@@ -297,6 +301,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 ) -> None:
     """In the middle of a ramp, of a phase, of a record of losses."""
     monkeypatch.setattr(supervised, "PAUSE_SECONDS", 0.0)
+    if (name, pauses) == ("adam", 13):  # recorded in one of the runs before the other
+        monkeypatch.setattr(penalties, "PLAIN_CALLS", 5)
     fields = {**EVERYTHING, "optimiser": name, "steps": 40, "evaluations": 8}
     whole = finish(start(Sums(make), [3, 5, 4], **fields))
     first = start(Sums(make), [3, 5, 4], **fields)

@@ -38,6 +38,14 @@ def test_the_network_gets_each_layers_initialisation() -> None:
     TASK.build(StaticSetting(layer="tanh"))
 
 
+def test_a_layer_gets_the_fields_that_it_knows() -> None:
+    setting = StaticSetting(weight_init=0.5, gate_init=(0.25, -0.5))
+    assert setting.layer_options(["init", "epsilon"]) == {"init": 0.5}
+    assert setting.layer_options(["gate_init"], gate_init=1.0) == {"gate_init": 1.0}
+    # the static task has no such field
+    assert setting.layer_options(["memory_init"]) == {}
+
+
 @pytest.mark.parametrize("written", [0.5, "0.5", [0.5], "0.50"])
 def test_one_initialisation_is_for_every_layer_however_it_is_written(written: Any) -> None:
     assert StaticSetting(gate_init=written).gate_init == (0.5,)

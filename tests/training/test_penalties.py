@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from nalu_ray import layers, tune
 from nalu_ray.layers.cells.unit_cell import UnitCell
 from nalu_ray.tasks import recurrent, static
+from nalu_ray.training import penalties as training_penalties
 from nalu_ray.training import terms
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.penalties import Penalties
@@ -100,11 +101,12 @@ def test_a_nac_is_penalised_and_measured_by_its_weight() -> None:
     np.testing.assert_allclose(found["sparsity_error"].detach(), expected, rtol=1e-5)
 
 
-def test_a_penalty_of_inputs_reaches_the_layer_below() -> None:
+def test_a_penalty_of_inputs_reaches_the_layer_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_penalties, "PLAIN_CALLS", 1)
     replicas = Replicas(lambda: two(Adder, Attentive), SEEDS)
     penalties = Penalties(terms.parse("inputs:3;sparsity:2"), replicas)
     x, y = torch.randn(3, 6, 3), torch.randn(3, 6, 1)
-    for _ in range(2):  # the second time as recorded
+    for _ in range(3):  # plainly, as recorded, and repeated
         penalties.watch(0)
         loss = (replicas(x) - y).square().flatten(1).mean(1)
         total, gradient = penalties.gradient(0, loss)
@@ -209,6 +211,24 @@ def test_a_task_may_have_penalties_of_its_own() -> None:
 def test_a_schedule_at_its_corners(schedule: str, values: dict[int, float]) -> None:
     (term,) = terms.parse(f"sparsity:4{schedule}")
     assert {step: term.schedule.at(step, 4.0) for step in values} == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "idle"),
+    [
+        ("sparsity:1:linear:100:200", ["sparsity:1:linear:100:200"]),
+        ("sparsity:1:linear:99:200", []),
+        ("sparsity:1:below:0.5:100;l1@*:1e-9:growth:10:1000:1e-7", ["sparsity:1:below:0.5:100"]),
+        (None, []),
+    ],
+)
+def test_a_penalty_that_begins_after_the_last_step_is_remarked(
+    penalty: str | None, idle: list[str]
+) -> None:
+    setting = SupervisedSetting(steps=100, penalty=penalty)
+    assert setting.remarks() == [
+        f"penalty={term}: has no effect, as it begins at step 100 of 100" for term in idle
+    ]
 
 
 def test_a_seed_is_penalised_while_its_own_loss_is_below_a_bound() -> None:

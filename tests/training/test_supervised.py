@@ -139,7 +139,7 @@ def assert_alone_as_in_a_block(task: SupervisedTask[Any], setting: SupervisedSet
 
 @pytest.mark.parametrize("layer", ["nac", "nalu", "nac_nalu", "relu", "crelu", "none"])
 def test_a_seed_of_a_block_is_the_seed_alone_bit_for_bit(layer: str) -> None:
-    setting = static.StaticSetting(layer=layer, op="div", steps=100, batch=16, test_size=64, clip=1)
+    setting = static.StaticSetting(layer=layer, op="div", steps=30, batch=16, test_size=64, clip=1)
     assert_alone_as_in_a_block(static.TASK, setting)
 
 

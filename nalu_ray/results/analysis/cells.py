@@ -1,4 +1,4 @@
-"""One cell of a table: a measure of the runs in it, with its statistics."""
+"""One cell of a table: a measure of the runs in it, with its statistics, as a number and a text."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from nalu_ray.results.analysis.statistics import (
     median_interval,
     success_rate,
 )
-from nalu_ray.results.analysis.text import MISSING, number
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import SUCCESS, Measure
 from nalu_ray.results.store.rows import DIVERGED, FAILED
 
+MISSING = "–"
+CAP = 999.9  # the paper prints >999.9 for what is worse than ten random models
 NEVER = "never"  # no seed solved it, so there is no step at which it was solved
 _PERCENT = 100
 _SURE = 0.95
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One number of ours, what was published there, and how far to trust ours.
 
     Attributes:
@@ -48,6 +49,9 @@ class Cell:
         diverged, failed: seeds among the ``n``.
         difference: median difference from another model's cell, seed by seed.
         reference: the value that prints as 100, from the chosen setting's seeds.
+        seeds, values: the chosen setting's seeds and the measure of each, scaled like ``value``; a
+            lost seed's is infinite. Of a rate or a step of first success, the error that is judged.
+        limit: the median of these seeds' success thresholds, scaled like ``values``.
     """
 
     value: float | None = None
@@ -69,9 +73,12 @@ class Cell:
     failed: int = 0
     difference: Interval | None = None
     reference: float | None = None
+    seeds: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+    limit: float | None = None
 
 
-def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
+def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> TableCell:
     """Fills a cell but for the published value.
 
     Args:
@@ -82,7 +89,7 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
     """
     never_logged = np.isnan(runs.value).all() and runs.ok.any()
     if not len(runs) or never_logged:
-        return Cell()
+        return TableCell()
     if measure.statistic in SUCCESS:
         return _of_success(measure, runs)
     best = runs.winner() if measure.statistic == "selected" else None
@@ -91,7 +98,7 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
     factor = measure.scale if base is None else measure.scale * 100 / base
     if not math.isfinite(factor):
         if np.isfinite(runs.value[runs.setting_id == sid]).any():
-            return Cell()
+            return TableCell()
         factor = 1.0  # all seeds are lost, before a reference was logged too
     worst = math.inf if measure.better == "lower" else -math.inf
     values = np.where(np.isfinite(runs.value), runs.value * factor, worst)
@@ -100,37 +107,38 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Cell:
         value = worst if best is None else values[best]
     else:
         value = (np.mean if measure.statistic == "mean" else np.median)(values[here])
-    chosen = runs.take(here)
-    rate, at = _success(chosen)
+    cell = _counted(_spread(measure, values[here], value), runs.take(here), values[here], factor)
     return replace(
-        _counted(_spread(measure, values[here], value), chosen, rate, at),
+        cell,
         seed=None if best is None else int(runs.seed[best]),
         step=None if best is None else int(runs.step[best]),
         reference=base if base is not None and math.isfinite(base) else None,
     )
 
 
-def _of_success(measure: Measure, runs: Runs) -> Cell:
+def _of_success(measure: Measure, runs: Runs) -> TableCell:
     """Fills a cell with the success rate of the best setting's seeds, or with its solved-at."""
     chosen = runs.take(runs.setting_id == runs.best_setting())
-    rate, at = _success(chosen)
+    errors = np.where(np.isfinite(chosen.value), chosen.value, math.inf)
+    cell = _counted(TableCell(n=len(chosen), text=NEVER), chosen, errors, 1.0)
+    rate = cell.rate
     if rate is None:
         if chosen.ok.any():
-            return Cell()  # no threshold was logged
+            return TableCell()  # no threshold was logged
         rate = success_rate(np.zeros(len(chosen)))
-    cell = _counted(Cell(n=len(chosen), text=NEVER), chosen, rate, at)
+        cell = replace(cell, rate=rate)
     if measure.statistic == "rate":
         value, low, high = (_PERCENT * share for share in (rate.rate, rate.low, rate.high))
         return _with_interval(measure, cell, Interval(value, low, high, _SURE))
-    if not at.size:
+    if cell.solved_at is None:
         return cell
-    interval = median_interval(at)
+    interval = median_interval(_solved_at(chosen))
     return replace(
         _with_interval(measure, cell, interval), median=interval.estimate * measure.scale
     )
 
 
-def _with_interval(measure: Measure, cell: Cell, interval: Interval) -> Cell:
+def _with_interval(measure: Measure, cell: TableCell, interval: Interval) -> TableCell:
     value, low, high = (
         measure.scale * bound for bound in (interval.estimate, interval.low, interval.high)
     )
@@ -148,29 +156,33 @@ def printed(interval: Interval, measure: Measure) -> str:
     return f"{middle} [{low}, {high}]{'*' * (interval.confidence < _SURE)}"
 
 
-def _counted(cell: Cell, chosen: Runs, rate: Rate | None, at: Floats) -> Cell:
-    """Adds what is counted over the seeds of the chosen setting."""
+def _counted(cell: TableCell, chosen: Runs, values: Floats, factor: float) -> TableCell:
+    """Adds what is known of the chosen setting's seeds; ``factor`` scales their values."""
+    at, limits = _solved_at(chosen), chosen.limit[np.isfinite(chosen.limit)]
     return replace(
         cell,
-        rate=rate,
+        rate=None if np.isnan(chosen.limit).all() else success_rate(chosen.value < chosen.limit),
         solved_at=float(np.median(at)) if at.size else None,
         setting_id=str(chosen.setting_id[0]),
+        seeds=tuple(chosen.seed.tolist()),
+        values=tuple(values.tolist()),
+        limit=float(np.median(limits)) * factor if limits.size else None,
         diverged=int((chosen.outcome == DIVERGED).sum()),
         failed=int((chosen.outcome == FAILED).sum()),
     )
 
 
-def reference(measure: Measure, values: Floats) -> Cell:
+def reference(measure: Measure, values: Floats) -> TableCell:
     """Fills a cell with the median of a reference, (seeds,), such as a random model's error."""
     if not values.size or measure.statistic in SUCCESS:
-        return Cell()
+        return TableCell()
     scaled = values * measure.scale
     return _spread(measure.model_copy(update={"relative_to": None}), scaled, np.median(scaled))
 
 
-def _spread(measure: Measure, values: Floats, value: float) -> Cell:
+def _spread(measure: Measure, values: Floats, value: float) -> TableCell:
     interval = median_interval(values)
-    return Cell(
+    return TableCell(
         value=float(value),
         text=number(float(value), measure.format, capped=measure.relative_to is not None),
         n=values.size,
@@ -189,12 +201,38 @@ def _centre(measure: Measure, base: Floats | None) -> float | None:
     return centre or math.nan
 
 
-def _success(runs: Runs) -> tuple[Rate | None, Floats]:
-    """Returns the success rate of one setting's runs, and the solved runs' steps of first success.
+def _solved_at(runs: Runs) -> Floats:
+    """Returns the steps of first success of the solved runs."""
+    return runs.below_at[runs.value < runs.limit]
 
-    The rate is None, and no step given, if no run has a threshold.
+
+def number(value: float, style: str, *, capped: bool = False) -> str:
+    """Returns a number as the paper prints it.
+
+    Args:
+        value: the number; what is not finite prints as infinity.
+        style: a format of Python's, except that ``.4g`` means the style of table 6: four digits
+            above 1, four decimals and no leading zero below it, ``<.0001`` below that.
+        capped: print ``>999.9`` for anything above.
     """
-    if np.isnan(runs.limit).all():
-        return None, np.empty(0)
-    solved = runs.value < runs.limit
-    return success_rate(solved), runs.below_at[solved]
+    if capped and (not math.isfinite(value) or round(value, 1) > CAP):
+        return f">{CAP}"
+    if not math.isfinite(value):
+        return "-∞" if value == -math.inf else "∞"
+    if style.startswith(".") and style.endswith("g"):
+        return "-" * (value < 0) + _significant(abs(value), int(style[1:-1]))
+    text = format(value, style)
+    # a rounded -0.04 is no negative number
+    return text.lstrip("-") if not any(digit in text for digit in "123456789") else text
+
+
+def _significant(value: float, digits: int) -> str:
+    if value < 10.0**-digits:
+        return "<." + "0" * (digits - 1) + "1"
+    below_one = f"{value:.{digits}f}"
+    if below_one.startswith("0."):
+        return below_one[1:]
+    power = int(f"{value:.{digits - 1}e}".split("e")[1])
+    if power >= digits + 3:
+        return f"{value:.2e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.{max(0, digits - 1 - power)}f}"

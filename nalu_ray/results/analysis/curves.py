@@ -67,44 +67,45 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
     runs = selection.runs_of(rows, spec.selection)
     scores = runs.groupby("setting_id")["selector"].agg(["median", "size"])
     wanted = [metric for metric in (spec.metric, spec.relative_to) if metric]
-    frame = rows[rows["metric"].isin(wanted) & (rows["split"] == spec.split)].copy()
-    frame[_LINE] = axis_column(frame, spec.lines)
-    frame[_PANEL] = "" if spec.panels is None else axis_column(frame, spec.panels)
+    here = rows["metric"].isin(wanted) & (rows["split"] == spec.split)
+    read = dict.fromkeys([*RUN, "step", "split", "metric", "value", spec.x])
+    frame = rows.loc[here, list(read)]
+    drawn = frame[frame["metric"] == spec.metric]
+    places = drawn.groupby("setting_id").indices
+    settings = rows.drop_duplicates("setting_id").set_index("setting_id").loc[list(places)]
+    lines, across = axis_column(settings, spec.lines), pd.Series("", index=settings.index)
     panel_headings: tuple[Heading, ...] = (Heading("", ""),)
     if spec.panels is not None:
-        panel_headings = headings(spec.panels, frame[_PANEL].unique())
-    drawn = frame[frame["metric"] == spec.metric]
-    spent = budgets(drawn.drop_duplicates("setting_id"), spec.budget)
+        across = axis_column(settings, spec.panels)
+        panel_headings = headings(spec.panels, across.unique())
+    spent = budgets(settings.reset_index(), spec.budget)
+    bases = selection.references(frame, spec.relative_to, spec.split)
     drawn_panels = []
     for panel in panel_headings:
-        here = drawn[drawn[_PANEL] == panel.key]
+        of_panel = lines[across == panel.key]
         curves = []
-        for line in headings(spec.lines, here[_LINE].unique()):
-            piece = _one_setting(here[here[_LINE] == line.key], scores)
-            if len(piece):
-                sid = str(piece["setting_id"].iloc[0])
-                scale = _scale(spec, frame[frame["setting_id"] == sid])
-                curves.append(replace(_curve(spec, line, piece, scale), budget=spent[sid]))
+        for line in headings(spec.lines, of_panel.unique()):
+            ids = of_panel.index[of_panel == line.key]
+            if len(ids):
+                sid = _preferred(scores.loc[sorted(ids)])
+                curve = _curve(spec, line, drawn.iloc[places[sid]], _scale(spec, bases.get(sid)))
+                curves.append(replace(curve, budget=spent[sid]))
         if curves:
             drawn_panels.append(Panel(panel.label, tuple(curves)))
     return tuple(drawn_panels)
 
 
-def _one_setting(piece: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    known = scores.loc[sorted(piece["setting_id"].unique())]
-    if known.empty:
-        return piece
-    best = known.sort_values(["median", "size"], ascending=[True, False], kind="stable").index[0]
-    kept: pd.DataFrame = piece[piece["setting_id"] == best]
-    return kept
+def _preferred(scores: pd.DataFrame) -> str:
+    """Returns the setting with the lowest median, of equals that with more seeds."""
+    by, ascending = ["median", "size"], [True, False]
+    return str(scores.sort_values(by, ascending=ascending, kind="stable").index[0])
 
 
-def _scale(spec: FigureSpec, frame: pd.DataFrame) -> float:
-    """Returns the factor that makes the reference of one setting 100."""
+def _scale(spec: FigureSpec, base: Floats | None) -> float:
+    """Returns the factor that makes a reference, (seeds,), 100."""
     if spec.relative_to is None:
         return 1.0
-    base = selection.per_seed(frame, spec.relative_to, spec.split)
-    return 100 / float(np.median(base)) if base.size else float("nan")
+    return float("nan") if base is None else 100 / float(np.median(base))
 
 
 def _curve(spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float) -> Curve:

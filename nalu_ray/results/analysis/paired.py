@@ -95,7 +95,7 @@ def between(a: Runs, b: Runs, measure: Measure) -> Paired:
     """
     seeds, of_a, of_b = np.intersect1d(a.seed, b.seed, return_indices=True)
     if not seeds.size:
-        raise ValueError("the two share no seed")
+        raise ValueError("the two models have no seed in common")
     lost = np.inf if measure.better == "lower" else -np.inf
     x, y = (
         np.where(np.isfinite(runs.value[which]), runs.value[which] * measure.scale, lost)

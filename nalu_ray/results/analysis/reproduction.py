@@ -7,19 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nalu_ray.results import published
-from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.groups import SMOKE
-from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Place, Table, printed_place
+from nalu_ray.results.analysis.references import RANDOM
+from nalu_ray.results.analysis.table import DOUBTED, Place, Table, printed_place
 from nalu_ray.results.specs import Measure
 
 REPRODUCED, BETTER, WORSE = "reproduced", "better", "worse"
-MISSING, IMPOSSIBLE = "not reproduced", "cannot be"
-VERDICTS = (REPRODUCED, BETTER, WORSE, MISSING, IMPOSSIBLE)
+MISSING, IMPOSSIBLE, NOT_RUN = "not reproduced", "cannot be", "not run"
+VERDICTS = (REPRODUCED, BETTER, WORSE, MISSING, IMPOSSIBLE, NOT_RUN)
 FACTOR = 1.1
 RULE = (
-    f"{REPRODUCED}: prints as the published number does, or is within a factor of {FACTOR} of it; "
-    f"{BETTER} or {WORSE}: by more than that; {MISSING}: no finite number is stored, or a random "
-    f"model's is on another scale; {IMPOSSIBLE}: the published number contradicts another one."
+    f"{REPRODUCED}: prints as the published number does, or is within a factor of {FACTOR} of it "
+    f"(of an accuracy, the shares of errors are within that factor); {BETTER} or {WORSE}: by more "
+    f"than that; {MISSING}: all runs were lost, or a random model's number is on another scale; "
+    f"{IMPOSSIBLE}: the published number contradicts another one; {NOT_RUN}: no row is stored."
 )
 
 
@@ -73,12 +75,12 @@ def entries(number: int, tables: Iterable[Table]) -> list[Judged]:
         entry
         for row, column, split, text in columns
         for entry in of_place.get(
-            (row, column, split), [Judged((row, column, split), text, "", "", MISSING)]
+            (row, column, split), [Judged((row, column, split), text, "", "", NOT_RUN)]
         )
     ]
 
 
-def verdict(measure: Measure, cell: Cell, *, random: bool = False) -> str:
+def verdict(measure: Measure, cell: TableCell, *, random: bool = False) -> str:
     """Judges one cell that has a published value, by ``RULE``.
 
     Args:
@@ -88,9 +90,11 @@ def verdict(measure: Measure, cell: Cell, *, random: bool = False) -> str:
     """
     printed = cell.published
     assert printed is not None
+    if cell.value is None:
+        return NOT_RUN
     if DOUBTED in printed.text:
         return IMPOSSIBLE
-    if cell.value is None or not math.isfinite(cell.value):
+    if not math.isfinite(cell.value):
         return MISSING
     if _agrees(measure, cell, printed):
         return REPRODUCED
@@ -100,15 +104,18 @@ def verdict(measure: Measure, cell: Cell, *, random: bool = False) -> str:
     return BETTER if (cell.value > target) == measure.highest else WORSE
 
 
-def _agrees(measure: Measure, cell: Cell, printed: published.Published) -> bool:
+def _agrees(measure: Measure, cell: TableCell, printed: published.Published) -> bool:
     value, target = cell.value or 0.0, printed.value * measure.published_scale
     if printed.qualifier:
         return value <= target if printed.qualifier == "<" else value >= target
     # half a unit of the last digit that is printed
     digits = len(printed.text.partition("%")[0].partition(";")[0].partition(".")[2])
     rounding = 0.5 * 10.0**-digits * measure.published_scale
+    close = abs(value - target) <= rounding * (1 + 1e-9)
+    if printed.text.endswith("%") and measure.highest:  # 90 % is far from 99 %
+        value, target = 100 - value, 100 - target
     low, high = sorted((target / FACTOR, target * FACTOR))
-    return abs(value - target) <= rounding * (1 + 1e-9) or low <= value <= high
+    return close or low <= value <= high
 
 
 def _told_apart(judged: list[Judged]) -> list[Judged]:
@@ -116,7 +123,7 @@ def _told_apart(judged: list[Judged]) -> list[Judged]:
     return judged if len(judged) > 1 else [replace(e, label=e.given) for e in judged]
 
 
-def _judged(table: Table, at: Place, place: Place, cell: Cell) -> Judged:
+def _judged(table: Table, at: Place, place: Place, cell: TableCell) -> Judged:
     row, column, key = at
     labels = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
     given = [labels[name] for name in (row, column) if "@" in name]

@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nalu_ray.results.analysis.axes import stored_column
 from nalu_ray.results.analysis.statistics import Floats
-from nalu_ray.results.specs import TRIAL, Measure, Selection, TableSpec
+from nalu_ray.results.specs import TRIAL, Measure, Selection
 from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUTCOME, RUN
 
 OK = "ok"
-_ALLOWED = ("interpolation", "validation", "train")
+_ALLOWED = ("interpolation", "validation", "train", "weights")
 
 
 @dataclass(frozen=True)
@@ -69,24 +68,11 @@ class Runs:
         return min(scores, key=lambda sid: scores[sid])
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The reference that a table prints, such as a random model's error.
-
-    Attributes:
-        by_problem: row or column key to (seeds,) values, of the setting with most seeds.
-        label: its fields of ``spec.reference_by``, such as ``hidden=2``.
-    """
-
-    by_problem: dict[str, Floats]
-    label: str = ""
-
-
 def check(selection: Selection) -> None:
     """Refuses a selection by an extrapolation split.
 
     Raises:
-        ValueError: the split is not interpolation, validation or train.
+        ValueError: the split is not interpolation, validation, train or weights.
     """
     if selection.split not in _ALLOWED:
         raise ValueError(f"must not select by the split {selection.split!r}: {', '.join(_ALLOWED)}")
@@ -178,54 +164,18 @@ def logged_rows(frame: pd.DataFrame, metric: str, split: str) -> pd.DataFrame:
     return kept.sort_values([*RUN, "step"], kind="stable").astype({"value": float})
 
 
-def per_seed(frame: pd.DataFrame, metric: str, split: str) -> Floats:
-    """A reference metric, once a seed however many settings logged it: (seeds,), finite."""
-    logged = logged_rows(frame, metric, split)
-    by_seed = logged[np.isfinite(logged["value"])].groupby("seed")["value"].median()
-    return np.asarray(by_seed, dtype=np.float64)
-
-
 def references(frame: pd.DataFrame, metric: str | None, split: str) -> dict[str, Floats]:
-    """Reads a reference of each setting that logged it: (seeds,) finite values by setting id."""
+    """Reads a reference metric, such as a random model's error, of each setting that logged it.
+
+    Returns:
+        (seeds,) finite values by setting id, ordered by seed, each seed's median over its steps.
+    """
     if metric is None:
         return {}
-    logged = frame[(frame["metric"] == metric) & (frame["split"] == split)]
-    values = {
-        str(sid): per_seed(piece, metric, split)
-        for sid, piece in logged.groupby("setting_id", sort=True, observed=True)
-    }
-    return {sid: finite for sid, finite in values.items() if finite.size}
-
-
-def declared_reference(
-    spec: TableSpec, frame: pd.DataFrame, settings: pd.DataFrame, problem: str, split: str
-) -> Reference:
-    """Picks the reference of a table.
-
-    Of several that differ in ``spec.reference_by``, such as a random model's size, it is the one
-    that most runs logged; of the settings that logged it, the one with most seeds.
-
-    Args:
-        spec: the table.
-        frame: the rows.
-        settings: one row per setting.
-        problem: column of ``settings`` that has the key of the row or column.
-        split: where the reference is read.
-    """
-    values = references(frame, spec.reference, split)
-    known = settings[settings["setting_id"].isin(values)].sort_values("setting_id")
-    seeds = known["setting_id"].map(lambda sid: values[sid].size).astype(int)
-    fields = [name for name in spec.reference_by if name in known]
-    texts = [stored_column(known, name).fillna("none") for name in fields]
-    labels = pd.Series("", index=known.index, dtype=object)
-    for name, column in zip(fields, texts, strict=True):
-        labels = labels + f" {name}=" + column.astype(str)
-    runs = seeds.groupby(labels).sum().sort_index()
-    label = "" if runs.empty else str(runs.idxmax())
-    known = known[labels == label].assign(_seeds=seeds).dropna(subset=[problem])
-    most = known.sort_values("_seeds", ascending=False, kind="stable").drop_duplicates(problem)
-    pairs = zip(most[problem], most["setting_id"], strict=True)
-    return Reference({str(key): values[str(sid)] for key, sid in pairs}, label.strip())
+    logged = logged_rows(frame, metric, split)
+    by_run = logged[np.isfinite(logged["value"])].groupby(RUN)["value"].median()
+    by_setting = by_run.groupby(level="setting_id", sort=True)
+    return {str(sid): values.to_numpy(np.float64) for sid, values in by_setting}
 
 
 def _outcomes(frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ that of a nearly exact model, and report rates with a Wilson interval.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import atan, cos, pi, sin, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -125,7 +125,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[Floats, 
     if n < 2:
         unknown = np.full(data.shape[1:], np.nan)
         return unknown, unknown
-    t = student_quantile(0.5 + confidence / 2, n - 1)
+    t = _student_quantile(0.5 + confidence / 2, n - 1)
     middle, half = data.mean(axis=0), t * data.std(axis=0, ddof=1) / sqrt(n)
     return middle - half, middle + half
 
@@ -142,42 +142,15 @@ def upper_mean_limit(values: ArrayLike, confidence: float = 0.99) -> float:
     data = _without_nan(values)
     if data.size < 2:
         raise ValueError("need at least two values: one has no spread")
-    t = student_quantile(confidence, data.size - 1)
+    t = _student_quantile(confidence, data.size - 1)
     return float(data.mean() + t * data.std(ddof=1) / sqrt(data.size))
 
 
-def student_quantile(p: float, degrees: int) -> float:
-    """The quantile of Student's t distribution, to a relative 1e-12, by bisection.
+def _student_quantile(p: float, degrees: int) -> float:
+    """The quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # noqa: PLC0415 (slow to load, and few tables need it)
 
-    Args:
-        p: probability, between 0 and 1.
-        degrees: of freedom, 1 or more.
-    """
-    _check_confidence(p)
-    if p < 0.5:
-        return -student_quantile(1 - p, degrees)
-    low, high = 0.0, 1.0
-    while _within_student(high, degrees) < 2 * p - 1:
-        low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if _within_student(middle, degrees) < 2 * p - 1:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _within_student(t: float, degrees: int) -> float:
-    """P(|T| <= t), a finite series (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = atan(t / sqrt(degrees))
-    odd = degrees % 2
-    term = cos(angle) if odd else 1.0
-    series = 0.0 if odd and degrees == 1 else term
-    for k in range(3 if odd else 2, degrees - 1, 2):
-        term *= cos(angle) ** 2 * (k - 1) / k
-        series += term
-    return 2 / pi * (angle + sin(angle) * series) if odd else sin(angle) * series
+    return float(stdtrit(degrees, p))
 
 
 def _without_nan(values: ArrayLike) -> Floats:

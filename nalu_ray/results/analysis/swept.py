@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nalu_ray.results.analysis.axes import Heading, axis_column, headings
-from nalu_ray.results.analysis.cells import Cell, measured
+from nalu_ray.results.analysis.cells import TableCell, measured
 from nalu_ray.results.analysis.curves import Curve, Panel, Points
 from nalu_ray.results.analysis.selection import observe, references, runs_of
 from nalu_ray.results.analysis.text import budgets, in_full
@@ -91,7 +91,7 @@ class _Points:
         self.bases = references(rows, spec.relative_to, spec.split)
         self.members = runs.groupby("setting_id").indices
 
-    def __call__(self, ids: Iterable[str]) -> Cell:
+    def __call__(self, ids: Iterable[str]) -> TableCell:
         nobody = np.empty(0, dtype=np.intp)
         runs = np.concatenate([nobody, *(self.members[sid] for sid in ids)])
         return measured(self.measure, self.observed.take(runs), self.bases)
@@ -110,7 +110,7 @@ def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _curve(
     line: Heading,
-    points: Mapping[str, Cell],
+    points: Mapping[str, TableCell],
     along: Along,
     budget: Mapping[str, str],
     beside: Points,

@@ -18,25 +18,17 @@ from nalu_ray.results.analysis.axes import (
     setting_labels,
     stored_column,
 )
-from nalu_ray.results.analysis.cells import Cell, measured, reference
-from nalu_ray.results.analysis.constants import CONSTANT, constant_cells, metric_of
-from nalu_ray.results.analysis.constants import HEADING as CONSTANT_HEADING
+from nalu_ray.results.analysis.cells import TableCell, measured, number
 from nalu_ray.results.analysis.groups import Sweep, problems
 from nalu_ray.results.analysis.likeness import judged
 from nalu_ray.results.analysis.paired import between, comparable
-from nalu_ray.results.analysis.selection import (
-    declared_reference,
-    logged_rows,
-    observe,
-    references,
-    runs_of,
-)
-from nalu_ray.results.analysis.text import Budget, budget_sentence, budgets, filled, number
+from nalu_ray.results.analysis.references import REFERENCES, metric_of, reference_models
+from nalu_ray.results.analysis.selection import logged_rows, observe, references, runs_of
+from nalu_ray.results.analysis.text import Budget, budget_sentence, budgets, filled
 from nalu_ray.results.published import Published
 from nalu_ray.results.specs import SUCCESS, TableSpec
 from nalu_ray.results.store.rows import COMPLETED, OUTCOME, RUN
 
-RANDOM = "random"
 DOUBTED = "‡"  # after a published value
 _ROW, _COLUMN = "_row", "_column"
 
@@ -53,16 +45,20 @@ class Table:
         sweep: the preset of its rows, if they were split by preset.
         budgets: a sentence on fields of the budget in which its cells differ; empty if none does.
         reference: label of its random model, ``hidden=2``; empty if the table has none.
+        not_run: rows and columns that are not shown, ``2 rows, 1 column``; empty if all are.
+        only: the filter that hides stored rows, ``layer=nac seeds=0-4``; empty if none does.
     """
 
     spec: TableSpec
     rows: tuple[Heading, ...]
     columns: tuple[Heading, ...]
-    cells: Mapping[Place, Cell]
+    cells: Mapping[Place, TableCell]
     problem: str = ""
     sweep: Sweep | None = None
     budgets: str = ""
     reference: str = ""
+    not_run: str = ""
+    only: str = ""
 
     @property
     def name(self) -> str:
@@ -108,34 +104,19 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     across: tuple[Heading, ...] = (Heading("", ""),)
     if spec.columns is not None:
         across = headings(spec.columns, settings[_COLUMN])
-    by_column = spec.compared == "columns"
     cells = _measured_cells(spec, frame, settings, down, across)
     if spec.paired_with is not None:
         cells = _with_differences(spec, rows, cells)
     sentence = budget_sentence(_budgets(spec, settings, cells, down, across))
-    label = ""
-    constants = constant_cells(
-        spec,
-        frame,
-        settings.set_index("setting_id")[_ROW if by_column else _COLUMN],
-        down if by_column else across,
-    )
-    cells |= {
-        (at, CONSTANT, key) if by_column else (CONSTANT, at, key): cell
-        for (at, key), cell in constants.items()
-    }
-    # after the random model, before the others
-    constant = (CONSTANT_HEADING,) * bool(constants)
-    down, across = (down, (*constant, *across)) if by_column else ((*constant, *down), across)
-    if spec.reference is not None:
-        random = (Heading(RANDOM, "Random"),)
-        places = (down, random) if by_column else (random, across)
-        beside, label = _reference_cells(spec, frame, settings, *places)
-        cells |= beside
-        if by_column:
-            across = (*random, *across)
-        else:
-            down = (*random, *down)
+    by_column = spec.compared == "columns"
+    problem, asked = (_ROW, down) if by_column else (_COLUMN, across)
+    models, label = reference_models(spec, frame, settings, problem, asked)
+    for model, beside in models.items():
+        cells |= {
+            (at, model.key, key) if by_column else (model.key, at, key): cell
+            for (at, key), cell in beside.items()
+        }
+    down, across = (down, (*models, *across)) if by_column else ((*models, *down), across)
     cells = {place: replace(c, published=_published(spec, *place)) for place, c in cells.items()}
     return Table(spec, down, across, _with_bold(spec, cells), budgets=sentence, reference=label)
 
@@ -172,7 +153,7 @@ def _measured_cells(
     settings: pd.DataFrame,
     down: Iterable[Heading],
     across: Iterable[Heading],
-) -> dict[Place, Cell]:
+) -> dict[Place, TableCell]:
     runs = runs_of(frame, spec.selection)
     places = settings.set_index("setting_id")[[_ROW, _COLUMN]]
     of_runs = places.loc[runs["setting_id"]].reset_index(drop=True)
@@ -198,8 +179,8 @@ def _measured_cells(
 
 
 def _with_differences(
-    spec: TableSpec, rows: pd.DataFrame, cells: Mapping[Place, Cell]
-) -> dict[Place, Cell]:
+    spec: TableSpec, rows: pd.DataFrame, cells: Mapping[Place, TableCell]
+) -> dict[Place, TableCell]:
     """Fills each cell's difference to the model ``spec.paired_with``.
 
     Cells whose settings differ in more than the model, or share no seed, are left out.
@@ -227,30 +208,10 @@ def _with_differences(
     return filled_cells
 
 
-def _reference_cells(
-    spec: TableSpec,
-    frame: pd.DataFrame,
-    settings: pd.DataFrame,
-    down: Iterable[Heading],
-    across: Iterable[Heading],
-) -> tuple[dict[Place, Cell], str]:
-    """Returns the cells of the random row or column, and the random model's label."""
-    cells, labels = {}, set()
-    axis = _ROW if spec.compared == "columns" else _COLUMN
-    for key, measure in spec.measures.items():
-        known = declared_reference(spec, frame, settings, axis, measure.split)
-        labels |= {known.label} if known.by_problem else set()
-        for row in down:
-            for column in across:
-                values = known.by_problem.get(_problem(spec, row.key, column.key), np.empty(0))
-                cells[row.key, column.key, key] = reference(measure, values)
-    return cells, ", ".join(sorted(labels - {""}))
-
-
 def _budgets(
     spec: TableSpec,
     settings: pd.DataFrame,
-    cells: Mapping[Place, Cell],
+    cells: Mapping[Place, TableCell],
     down: Iterable[Heading],
     across: Iterable[Heading],
 ) -> list[Budget]:
@@ -300,13 +261,12 @@ def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | 
     return replace(printed, text=text + DOUBTED * doubted)
 
 
-def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell]:
+def _with_bold(spec: TableSpec, cells: Mapping[Place, TableCell]) -> dict[Place, TableCell]:
     """Marks the best of each comparison; what prints the same is bold too, as in the paper."""
     groups: dict[tuple[str, str], list[Place]] = {}
     for place, cell in cells.items():
         row, column, key = place
-        is_reference = not {RANDOM, CONSTANT}.isdisjoint((row, column))
-        if cell.value is not None and not is_reference:
+        if cell.value is not None and not REFERENCES & {row, column}:
             groups.setdefault((_problem(spec, row, column), key), []).append(place)
     marked = dict(cells)
     for (_, key), places in groups.items():
@@ -323,6 +283,6 @@ def _with_bold(spec: TableSpec, cells: Mapping[Place, Cell]) -> dict[Place, Cell
     return marked
 
 
-def _estimate(cell: Cell) -> str:
+def _estimate(cell: TableCell) -> str:
     """Returns a cell's text without its interval."""
     return cell.text.partition(" [")[0]

@@ -1,4 +1,4 @@
-"""Texts of tables and figures: numbers, stored values, captions.
+"""Texts of tables and figures: stored values and captions.
 
 Captions and labels are made of the settings that the rows were run with, not of their defaults. A
 text of a specification names fields in braces: ``trained on series of {length}`` says what the
@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,40 +26,12 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _LISTED = 4
 _NAMED = 6
 
-MISSING = "–"
-CAP = 999.9  # the paper prints >999.9 for what is worse than ten random models
 
-
-def number(value: float, style: str, *, capped: bool = False) -> str:
-    """Returns a number as the paper prints it.
-
-    Args:
-        value: the number; what is not finite prints as infinity.
-        style: a format of Python's, except that ``.4g`` means the style of table 6: four digits
-            above 1, four decimals and no leading zero below it, ``<.0001`` below that.
-        capped: print ``>999.9`` for anything above.
-    """
-    if capped and (not math.isfinite(value) or round(value, 1) > CAP):
-        return f">{CAP}"
-    if not math.isfinite(value):
-        return "-∞" if value == -math.inf else "∞"
-    if style.startswith(".") and style.endswith("g"):
-        return "-" * (value < 0) + _significant(abs(value), int(style[1:-1]))
-    text = format(value, style)
-    # a rounded -0.04 is no negative number
-    return text.lstrip("-") if not any(digit in text for digit in "123456789") else text
-
-
-def _significant(value: float, digits: int) -> str:
-    if value < 10.0**-digits:
-        return "<." + "0" * (digits - 1) + "1"
-    below_one = f"{value:.{digits}f}"
-    if below_one.startswith("0."):
-        return below_one[1:]
-    power = int(f"{value:.{digits - 1}e}".split("e")[1])
-    if power >= digits + 3:
-        return f"{value:.2e}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:.{max(0, digits - 1 - power)}f}"
+def spans(seeds: Iterable[int]) -> list[str]:
+    """Returns seeds as runs of neighbours, in order: ``0-9`` or ``3`` each."""
+    numbered = enumerate(sorted(seeds))
+    runs = [[seed for _, seed in run] for _, run in groupby(numbered, lambda at: at[1] - at[0])]
+    return [f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
 def stored(value: Any) -> str:
@@ -265,7 +238,8 @@ def _phrase(name: str, spent: Sequence[Budget]) -> str:
 
 def _listed(labels: Sequence[str]) -> str:
     more = len(labels) - _NAMED
-    return ", ".join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    between = "; " if any(", " in label for label in labels) else ", "
+    return between.join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _grouped(value: object) -> str:

@@ -22,7 +22,7 @@ from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.curves import Curve, Panel
 from nalu_ray.results.analysis.text import Budget, budget_sentence, filled
 from nalu_ray.results.specs import FigureSpec
-from nalu_ray.results.store.atomic import write_bytes
+from nalu_ray.results.store.file_access import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,11 +68,16 @@ def draw(spec: FigureSpec, rows: pd.DataFrame) -> Figure:
         LookupError: no row has the figure's metric and split.
     """
     spec = filled(spec, rows)
-    drawn_panels = (swept if spec.swept else curves).panels(spec, rows)
+    drawn_panels = figure_panels(spec, rows)
     if not drawn_panels:
         raise LookupError(f"{spec.name}: no stored row has {spec.metric} on {spec.split}")
     with our_settings():
         return _draw(spec, drawn_panels)
+
+
+def figure_panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
+    """Returns a figure's curves in panels; none if nothing that it shows is stored."""
+    return swept.panels(spec, rows) if spec.swept else curves.panels(spec, rows)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -127,7 +132,7 @@ def _draw(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> Figure:
     _legend(figure, grid.flat[0], lines)
     figure.supxlabel(_literal(spec.x_label), fontsize=9.5)
     figure.supylabel(_literal(spec.y_label), fontsize=9.5)
-    text = _literal(f"{spec.caption} {_about(spec, drawn_panels)}")
+    text = _literal(f"{spec.caption} {about(spec, drawn_panels)}")
     figure.suptitle(textwrap.fill(text, int(size[0] * 16)), fontsize=8, ha="left", x=0.01)
     return figure
 
@@ -195,7 +200,8 @@ def _legend(figure: Figure, axes: Axes, lines: dict[Heading, dict[str, Any]]) ->
     figure.legend(handles=handles, loc="outside right center", frameon=False, handlelength=3)
 
 
-def _about(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> str:
+def about(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> str:
+    """Returns sentences on what a figure's lines, bands and marks are."""
     drawn: list[Curve] = [curve for panel in drawn_panels for curve in panel.curves]
     low, high = min(c.seeds for c in drawn), max(c.seeds for c in drawn)
     count = f"{low}" if low == high else f"{low} to {high}"

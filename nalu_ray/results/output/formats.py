@@ -10,55 +10,86 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from nalu_ray.results.analysis.axes import Heading
-from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.grid import (
     Grid,
     Line,
-    Plain,
     arrange,
     captions,
     source,
+    spread,
     statistics,
     statistics_note,
     title,
+    with_results,
+    without_references,
 )
 
 _FORMULA = tuple("=+-@\t\r")
+_GREEK = {
+    "αβγδεζηθικλμ": "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu",
+    "νξπρστυφχψω": "nu xi pi rho sigma tau upsilon phi chi psi omega",
+    "ΓΔΘΛΞΠΣΥΦΨΩ": "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega",
+}
 _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "[": "{[}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--",
     "×": r"\ensuremath{\times}", "÷": r"\ensuremath{\div}", "√": r"\ensuremath{\surd}",
     "²": r"\textsuperscript{2}", "∞": r"\ensuremath{\infty}", "±": r"\ensuremath{\pm}",
     "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "−": r"\ensuremath{-}",
-    "‡": r"\ensuremath{\ddagger}",
+    "‡": r"\ensuremath{\ddagger}", "•": r"\textbullet{}", "·": r"\ensuremath{\cdot}",
+    "≈": r"\ensuremath{\approx}", "→": r"\ensuremath{\to}", "³": r"\textsuperscript{3}",
+    "µ": r"\ensuremath{\mu}", "—": "---", "’": "'", "…": r"\ldots{}",
     **{character: "\\" + character for character in "&%$#_{}"},
+    **{
+        letter: rf"\ensuremath{{\{name}}}"
+        for letters, names in _GREEK.items()
+        for letter, name in zip(letters, names.split(), strict=True)
+    },
 }  # fmt: skip
 
 
-def markdown(table: Table) -> str:
-    """Renders for GitHub: a pipe table a section, ``**ours** (published)``, then the statistics."""
-    grid = arrange(table)
-    head = _md_line([*grid.stub, *grid.head]) + _md_line(
-        ["---"] * len(grid.stub) + ["---:"] * len(grid.head)
-    )
-    parts = [f"**{_md(title(table))}** {_md(' '.join(captions(table)))}\n"]
-    for section in grid.sections:
-        lines = [
-            _md_line([*map(_md, line.labels), *map(_md_cell, line.cells)]) for line in section.lines
-        ]
-        above = [f"*{_md(section.title)}*\n"] if section.title else []
-        parts += [*above, head + "".join(lines)]
+def markdown(table: Table, brief: bool = False) -> str:
+    """Renders for GitHub: a pipe table a section, ``**ours** (published)``, then the statistics.
+
+    Args:
+        table: the table.
+        brief: lay out medians and solved seeds like the table, instead of a line per cell.
+    """
+    table = with_results(table)
+    parts = [
+        f"**{_md(title(table))}** {_md(' '.join(captions(table)))}\n",
+        *_md_grid(arrange(table)),
+    ]
     plain = statistics(table)
-    if plain.lines:
+    if brief and plain.lines:
+        parts += _md_grid(spread(without_references(table), intervals=True))
+    elif plain.lines:
         rule = _md_line(["---"] * len(plain.head))
         lines = [_md_line(map(_md, line)) for line in (plain.head, *plain.lines)]
         parts += [_md(statistics_note(table)) + "\n", lines[0] + rule + "".join(lines[1:])]
     return "\n".join(parts)
 
 
+def _md_grid(grid: Grid) -> list[str]:
+    """Returns a pipe table per section, each with its title above."""
+    head = _md_line([*grid.stub, *grid.head]) + _md_line(
+        ["---"] * len(grid.stub) + ["---:"] * len(grid.head)
+    )
+    parts: list[str] = []
+    for section in grid.sections:
+        lines = [
+            _md_line([*map(_md, line.labels), *map(_md_cell, line.cells)]) for line in section.lines
+        ]
+        above = [f"*{_md(section.title)}*\n"] if section.title else []
+        parts += [*above, head + "".join(lines)]
+    return parts
+
+
 def latex(table: Table) -> str:
     """Renders for booktabs and longtable: each line of ours over the published one, small."""
+    table = with_results(table)
     grid = arrange(table)
     width = len(grid.stub) + len(grid.head)
     body: list[str] = []
@@ -83,6 +114,7 @@ def latex(table: Table) -> str:
 
 def html(table: Table) -> str:
     """Renders two ``table`` elements, cells and statistics; the page brings the style."""
+    table = with_results(table)
     grid = arrange(table)
     first, *notes = captions(table)
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in (*grid.stub, *grid.head))
@@ -97,13 +129,14 @@ def html(table: Table) -> str:
     return (
         f'<figure>\n<figcaption>{text}</figcaption>\n<div class="scroll"><table class="cells">\n'
         f"<thead><tr>{head}</tr></thead>\n{''.join(body)}</table></div>\n"
-        + _html_statistics(statistics(table), statistics_note(table))
+        + html_statistics(table, "Seeds, medians, success", is_open=True)
         + "</figure>\n"
     )
 
 
 def tidy(table: Table) -> str:
     """Renders CSV, a line a cell, with every field of it; numbers in full precision."""
+    table = with_results(table)
     places = itertools.product(table.rows, table.columns, table.spec.measures.items())
     records = []
     for row, column, (key, measure) in places:
@@ -144,7 +177,7 @@ def _whole(table: Table) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _fields(cell: Cell) -> dict[str, object]:
+def _fields(cell: TableCell) -> dict[str, object]:
     theirs, rate, to = cell.published, cell.rate, cell.difference
     return {
         "value": cell.value, "text": cell.text, "bold": cell.bold,
@@ -180,7 +213,7 @@ def _md_line(texts: Iterable[str]) -> str:
     return "| " + " | ".join(texts) + " |\n"
 
 
-def _md_cell(cell: Cell) -> str:
+def _md_cell(cell: TableCell) -> str:
     ours = f"**{_md(cell.text)}**" if cell.bold else _md(cell.text)
     return ours if cell.published is None else f"{ours} ({_md(cell.published.text)})"
 
@@ -228,14 +261,22 @@ def _html_line(line: Line) -> str:
     return f"<tr>{labels}{''.join(map(_html_cell, line.cells))}</tr>\n"
 
 
-def _html_cell(cell: Cell) -> str:
+def _html_cell(cell: TableCell) -> str:
     ours = f"<b>{escape(cell.text)}</b>" if cell.bold else escape(cell.text)
     if cell.published is None:
         return f"<td>{ours}</td>"
     return f'<td>{ours} <span class="published">({escape(cell.published.text)})</span></td>'
 
 
-def _html_statistics(plain: Plain, note: str) -> str:
+def html_statistics(table: Table, summary: str, *, is_open: bool) -> str:
+    """Returns the statistics below a table as a part that opens; empty if there are none.
+
+    Args:
+        table: the table.
+        summary: the line that opens it.
+        is_open: whether it is open at first.
+    """
+    plain = statistics(table)
     if not plain.lines:
         return ""
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in plain.head)
@@ -244,7 +285,8 @@ def _html_statistics(plain: Plain, note: str) -> str:
         for line in plain.lines
     )
     return (
-        f"<details open><summary>Seeds, medians, success</summary>\n<p>{escape(note)}</p>\n"
-        f'<div class="scroll"><table class="statistics">\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div></details>\n"
+        f"<details{' open' * is_open}><summary>{escape(summary)}</summary>\n"
+        f"<p>{escape(statistics_note(table))}</p>\n"
+        f'<div class="scroll" tabindex="0"><table class="statistics">\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div></details>\n"
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nalu_ray.results.analysis.cells import NEVER, Cell, printed
-from nalu_ray.results.analysis.constants import CONSTANT
+from nalu_ray.results.analysis.axes import Heading
+from nalu_ray.results.analysis.cells import MISSING, NEVER, TableCell, number, printed
 from nalu_ray.results.analysis.groups import described
+from nalu_ray.results.analysis.references import CONSTANT, REFERENCES
 from nalu_ray.results.analysis.statistics import Interval
-from nalu_ray.results.analysis.table import DOUBTED, RANDOM, Table
-from nalu_ray.results.analysis.text import MISSING, number
+from nalu_ray.results.analysis.table import DOUBTED, Table
 from nalu_ray.results.specs import Measure, TableSpec
 
 PAPER = "Trask et al. (2018)"
@@ -21,7 +22,7 @@ class Line:
     """One printed line: its labels, then its cells."""
 
     labels: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class Plain:
-    """A table of texts: (columns,) headings over (lines, columns)."""
+    """A table of texts: (columns,) headings over (lines, columns); ``labels`` name the line."""
 
+    labels: int
     head: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
 
@@ -52,64 +54,81 @@ class Plain:
 GIVEN = "given by hand"
 
 
+def with_results(table: Table) -> Table:
+    """Returns a table without the rows, columns and measures that have no result of ours."""
+    run = [place for place, cell in table.cells.items() if cell.n]
+    rows, columns, measures = ({place[i] for place in run} for i in range(3))
+    down = tuple(heading for heading in table.rows if heading.key in rows)
+    across = tuple(heading for heading in table.columns if heading.key in columns)
+    kept = {key: m for key, m in table.spec.measures.items() if key in measures}
+    left = {
+        "row": len(table.rows) - len(down),
+        "column": len(table.columns) - len(across),
+        "measure": len(table.spec.measures) - len(kept),
+    }
+    if not run or not any(left.values()):
+        return table
+    text = ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in left.items() if n)
+    spec = table.spec.model_copy(update={"measures": kept})
+    return replace(table, spec=spec, rows=down, columns=across, not_run=text)
+
+
 def arrange(table: Table) -> Grid:
     """Lays out a table by ``TableSpec.layout``, with a column of what rows are given by hand."""
-    grid, given = _arranged(table), table.spec.rows.given
-    of_label = {row.label: given.get(row.key, "") for row in table.rows}
-    if not any(of_label.values()):
-        return grid
-
-    def with_given(line: Line) -> Line:
-        first, *others = line.labels
-        return replace(line, labels=(first, of_label.get(first, ""), *others))
-
-    sections = tuple(replace(s, lines=tuple(map(with_given, s.lines))) for s in grid.sections)
-    return Grid((grid.stub[0], GIVEN, *grid.stub[1:]), grid.head, sections)
-
-
-def _arranged(table: Table) -> Grid:
-    spec, measures = table.spec, table.spec.measures
-    row_head = spec.rows.field
+    spec, measures, given = table.spec, table.spec.measures, table.spec.rows.given
+    is_given = any(given.get(row.key) for row in table.rows)
+    stub = (spec.rows.field, GIVEN) if is_given else (spec.rows.field,)
     heads = tuple(column.label for column in table.columns)
 
-    def line(row: str, key: str, *labels: str) -> Line:
-        return Line(labels, tuple(table.cells[row, column.key, key] for column in table.columns))
+    def labels(row: Heading) -> tuple[str, ...]:
+        return (row.label, given.get(row.key, ""))[: len(stub)]
+
+    def cells(row: Heading, key: str) -> tuple[TableCell, ...]:
+        return tuple(table.cells[row.key, column.key, key] for column in table.columns)
 
     if spec.layout == "columns":
         lines = tuple(
-            Line((row.label,), tuple(table.cells[row.key, "", key] for key in measures))
+            Line(labels(row), tuple(table.cells[row.key, "", key] for key in measures))
             for row in table.rows
         )
         heads = tuple(measure.label for measure in measures.values())
-        return Grid((row_head,), heads, (Section("", lines),))
+        return Grid(stub, heads, (Section("", lines),))
     if spec.layout == "subrows":
+        first, nothing = next(iter(measures)), ("",) * len(stub)
         lines = tuple(
-            line(row.key, key, row.label if key == next(iter(measures)) else "", measure.label)
+            Line((*(labels(row) if key == first else nothing), measure.label), cells(row, key))
             for row in table.rows
             for key, measure in measures.items()
         )
-        return Grid((row_head, "test"), heads, (Section("", lines),))
-    blocks = tuple(
-        Section(measure.label, tuple(line(row.key, key, row.label) for row in table.rows))
+        return Grid((*stub, "test"), heads, (Section("", lines),))
+    sections = tuple(
+        Section(measure.label, tuple(Line(labels(row), cells(row, key)) for row in table.rows))
         for key, measure in measures.items()
     )
-    return Grid((row_head,), heads, blocks)
+    return Grid(stub, heads, sections)
 
 
 def title(table: Table) -> str:
-    """Returns the table's number in the paper, else its name."""
-    number = table.spec.number
-    return f"{table.spec.name}." if number is None else f"Table {number}."
+    """Returns the table's number in the paper, else its title."""
+    number, name = table.spec.number, table.spec.name
+    named = table.spec.title or name.replace("_", " ").capitalize()
+    return f"{named}." if number is None else f"Table {number}."
 
 
-def captions(table: Table) -> tuple[str, ...]:
-    """Returns the sentences that explain a table, the caption first."""
+def captions(table: Table, marks: bool = True) -> tuple[str, ...]:
+    """Returns the sentences that explain a table, the caption first.
+
+    Args:
+        table: the table.
+        marks: whether bold and missing cells are explained.
+    """
     spec = table.spec
     sentences = [described(spec.caption, table.problem, table.sweep)]
     sentences.append(f"Ours: {_statistics(spec)}; {_seeds(table)}.")
     relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
     if relative:
-        names = ", ".join(sorted(relative))
+        plain = relative == {"random_mse"}
+        names = "an untrained network" if plain else ", ".join(sorted(relative))
         sentences.append(
             f"100 = as bad as {names} (median over the seeds of the cell's setting), 0 = perfect."
         )
@@ -118,15 +137,23 @@ def captions(table: Table) -> tuple[str, ...]:
         sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
     if any(heading.key == CONSTANT for heading in (*table.rows, *table.columns)):
         sentences.append(
-            "Best constant: the one answer that suits the whole set best (its mean for squared "
-            "errors, its median for absolute ones), median over the seeds of one setting."
+            "Best constant: the constant answer with the smallest error on the set (the mean "
+            "target for squared errors, the median for absolute ones); median over the seeds of "
+            "one setting."
         )
     sentences += [text for text in (_given(table), table.budgets, _tuned(table)) if text]
     if any(cell.published for cell in table.cells.values()):
         sentences.append(f"In parentheses: {source(table)}.")
     if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
         sentences.append(f"{DOUBTED}: {spec.doubt}.")
-    sentences.append("Bold: best of ours, ties included. –: not run.")
+    without = "no result among these" if table.only else "not run"
+    if marks:
+        sentences.append(f"Bold: best of ours, ties included. –: {without}.")
+    if table.only:
+        sentences.append(f"Of the stored rows only these: {table.only}.")
+    if table.not_run:
+        which = "among these" if table.only else "of ours"
+        sentences.append(f"Not shown, without a result {which}: {table.not_run}.")
     return tuple(sentences)
 
 
@@ -184,29 +211,69 @@ def _any_lost(table: Table) -> bool:
     return any(cell.diverged or cell.failed for cell in table.cells.values())
 
 
-def spread(table: Table) -> Grid:
-    """Lays out median and solved seeds of each cell, ``0.3, 7/10``, like the table itself."""
+def spread(table: Table, intervals: bool = False) -> Grid:
+    """Lays out median and solved seeds of each cell like the table itself.
 
-    def text(cell: Cell, measure: Measure) -> str:
-        solved = "" if cell.rate is None else f"{cell.rate.successes}/{cell.rate.n}"
+    A cell is ``0.3, 7/10 [40, 89]``, with Wilson's interval of the share of solved seeds in %.
+
+    Args:
+        table: the table.
+        intervals: in a table without solved seeds, give the median's interval: ``0.3 [0.1, 0.9]``.
+    """
+    rates = any(cell.rate for cell in table.cells.values())
+
+    def text(cell: TableCell, measure: Measure) -> str:
+        solved = _solved(cell, measure).removesuffix(" %")
         if cell.median is None:
             return solved or MISSING
+        if intervals and not rates:
+            return _median(cell, measure) or MISSING
         middle = number(cell.median, measure.format, capped=measure.relative_to is not None)
         return f"{middle}, {solved}" if solved else middle
 
     measures = table.spec.measures
     cells = {
-        place: Cell(text=text(cell, measures[place[2]])) for place, cell in table.cells.items()
+        place: TableCell(text=text(cell, measures[place[2]])) for place, cell in table.cells.items()
     }
     grid = arrange(replace(table, cells=cells))
     what = "median over seeds"
-    if any(cell.rate for cell in table.cells.values()):
-        what += ", solved of seeds"
+    if rates:
+        what += ", solved of seeds [95 % interval in %]"
+    elif intervals:
+        what += " [95 % interval between order statistics]"
     sections = tuple(
         replace(part, title=f"{part.title}: {what}" if part.title else what.capitalize())
         for part in grid.sections
     )
     return replace(grid, sections=sections)
+
+
+def without_references(table: Table) -> Table:
+    """Returns a table without its random model and best constant."""
+    return replace(
+        table,
+        spec=table.spec.model_copy(update={"reference": None}),
+        rows=tuple(heading for heading in table.rows if heading.key not in REFERENCES),
+        columns=tuple(heading for heading in table.columns if heading.key not in REFERENCES),
+    )
+
+
+def listing(table: Table) -> Plain:
+    """Returns a line per cell that was run: ours with the published value, solved seeds, median.
+
+    ``setting`` has the fields that differ from the preset, which selection chose among.
+    """
+    cells = _keyed(table, table.spec.measures)
+    keep = ("solved [95 %]", "median [95 %]", "lost")
+    writers = {"ours": _beside, **{head: _STATISTICS[head] for head in keep}}
+    tuned = table.sweep.tuned if table.sweep else {}
+
+    def chosen(cell: TableCell, _: Measure) -> str:
+        fields = tuned.get(cell.setting_id or "", ())
+        values = re.split(r", (?=\w+=)", cell.setting)
+        return ", ".join(text for text in values if text.partition("=")[0] in fields)
+
+    return _plain(table, cells, {**writers, "setting": chosen})
 
 
 def statistics(table: Table) -> Plain:
@@ -224,25 +291,37 @@ def statistics(table: Table) -> Plain:
         for key, m in measures.items()
         if m.statistic != "solved_at" or (m.metric, m.split) not in rates
     ]
-    several = len(keys) > 1
-    keyed = [
+    return _plain(table, _keyed(table, keys), _STATISTICS)
+
+
+def _keyed(table: Table, keys: Iterable[str]) -> list[tuple[Heading, Heading, str, TableCell]]:
+    """Returns the cells that were run, but those of references, with row, column and measure."""
+    return [
         (row, column, key, table.cells[row.key, column.key, key])
         for row in table.rows
         for column in table.columns
         for key in keys
-        if table.cells[row.key, column.key, key].n
-        and not {RANDOM, CONSTANT} & {row.key, column.key}
+        if table.cells[row.key, column.key, key].n and not REFERENCES & {row.key, column.key}
     ]
+
+
+def _plain(
+    table: Table,
+    keyed: Sequence[tuple[Heading, Heading, str, TableCell]],
+    writers: Mapping[str, Callable[[TableCell, Measure], str]],
+) -> Plain:
+    """Returns a line per cell, without columns that would be empty."""
     columns: dict[str, list[str]] = {table.spec.rows.field: [row.label for row, *_ in keyed]}
     if table.spec.columns is not None:
         columns[table.spec.columns.field] = [column.label for _, column, *_ in keyed]
-    if several:
+    if len({key for _, _, key, _ in keyed}) > 1:
         columns["test"] = [table.spec.measures[key].label for _, _, key, _ in keyed]
-    for head, write in _STATISTICS.items():
+    labels = len(columns)
+    for head, write in writers.items():
         texts = [write(cell, table.spec.measures[key]) for _, _, key, cell in keyed]
         if any(texts):
             columns[head] = texts
-    return Plain(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    return Plain(labels, tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
 def statistics_note(table: Table) -> str:
@@ -263,13 +342,17 @@ def statistics_note(table: Table) -> str:
     return note + "."
 
 
-def _median(cell: Cell, measure: Measure) -> str:
+def _beside(cell: TableCell, _: Measure) -> str:
+    return f"{cell.text} ({cell.published.text})" if cell.published else cell.text
+
+
+def _median(cell: TableCell, measure: Measure) -> str:
     if cell.median is None or cell.low is None or cell.high is None:
         return ""
     return printed(Interval(cell.median, cell.low, cell.high, cell.confidence or 0), measure)
 
 
-def _difference(cell: Cell, measure: Measure) -> str:
+def _difference(cell: TableCell, measure: Measure) -> str:
     return printed(cell.difference, measure) if cell.difference else ""
 
 
@@ -278,19 +361,19 @@ def _paired_with(table: Table) -> str:
     return names[table.spec.paired_with or ""]
 
 
-def _solved(cell: Cell, _: Measure) -> str:
+def _solved(cell: TableCell, _: Measure) -> str:
     if cell.rate is None:
         return ""
     rate = cell.rate
     return f"{rate.successes}/{rate.n} [{100 * rate.low:.0f}, {100 * rate.high:.0f}] %"
 
 
-def _lost(cell: Cell, _: Measure) -> str:
+def _lost(cell: TableCell, _: Measure) -> str:
     counts = {"diverged": cell.diverged, "failed": cell.failed}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
-_STATISTICS: dict[str, Callable[[Cell, Measure], str]] = {
+_STATISTICS: dict[str, Callable[[TableCell, Measure], str]] = {
     "seeds": lambda cell, _: str(cell.n),
     "median [95 %]": _median,
     "difference [95 %]": _difference,

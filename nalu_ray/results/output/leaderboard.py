@@ -33,5 +33,5 @@ def page(shown: Iterable[Table]) -> str:
 def chapter(shown: Iterable[Table]) -> Chapter:
     """Returns the tables as a chapter of the HTML page."""
     return Chapter(
-        task="leaderboard", title=TITLE, section="", facts=ABOUT, tables=tuple(shown), pictures=()
+        task="leaderboard", title=TITLE, about=(" ".join(ABOUT),), tables=tuple(shown), last=True
     )

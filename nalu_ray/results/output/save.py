@@ -7,27 +7,36 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from nalu_ray.errors import ConfigError
+from nalu_ray.input import invocation
+from nalu_ray.input.values import split
+from nalu_ray.results import filters
 from nalu_ray.results.analysis import costs
 from nalu_ray.results.analysis.groups import Sweep, described, problems, shows, sweeps
+from nalu_ray.results.analysis.references import REFERENCES
 from nalu_ray.results.analysis.table import Table, build_each
 from nalu_ray.results.analysis.text import Spec, filled
+from nalu_ray.results.filters import EVERYTHING, Filter
+from nalu_ray.results.output.figures import about, figure_panels
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
+from nalu_ray.results.output.grid import title
 from nalu_ray.results.output.page import Chapter, Picture, facts
-from nalu_ray.results.output.terminal import show
+from nalu_ray.results.output.terminal import show, show_briefly
 from nalu_ray.results.publication import Publication
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
-from nalu_ray.results.store.atomic import write_text
-from nalu_ray.results.store.store import Store
+from nalu_ray.results.store.file_access import write_text
+from nalu_ray.results.store.rows import RUN
+from nalu_ray.results.store.store import Outcome, Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,17 +48,24 @@ log = logging.getLogger(__name__)
 
 
 def present(
-    store: Store, task_name: str, console: Console, folder: str, asked: Collection[str] = ()
+    store: Store,
+    task_name: str,
+    console: Console,
+    folder: str,
+    asked: Collection[str] = (),
+    *,
+    words: Sequence[str] = (),
 ) -> list[str]:
-    """Prints a task's tables; writes them and its figures below a folder.
+    """Prints the tables of some settings in short; writes all tables and figures below a folder.
 
     Args:
         store: where the rows are.
         task_name: the task.
         console: where the tables go.
         folder: where the files go, in a folder named after the task.
-        asked: ids of settings: only presets that have one of them are printed, the others named.
-            By default all are printed.
+        asked: ids of settings: only their rows are printed, and what else is stored is named. By
+            default all rows are printed.
+        words: the settings as ``key=value`` words, for the command that shows their other tables.
 
     Returns:
         The paths written; none if the task has no rows.
@@ -57,8 +73,7 @@ def present(
     stored = Stored.load(store, task_name)
     if stored is None:
         return []
-    stored = replace(stored, asked=frozenset(asked))
-    stored.print(console)
+    replace(stored, only=Filter(frozenset(asked))).print_briefly(console, stored.command_for(words))
     target = Path(folder)
     return [
         str(path) for path in [*stored.save_tables(target, SAVED), *stored.save_figures(target)]
@@ -81,13 +96,13 @@ class Stored:
     Attributes:
         specs, rows: as stored.
         out: folder or URI that they are from.
-        asked: ids of settings: only presets that have one of them are shown. Empty: all presets.
+        only: which of the rows are shown.
     """
 
     specs: TaskSpecs
     rows: pd.DataFrame
     out: str = ""
-    asked: frozenset[str] = frozenset()
+    only: Filter = EVERYTHING
 
     @classmethod
     def load(cls, store: Store, task: str) -> Stored | None:
@@ -102,6 +117,14 @@ class Stored:
         if costs.needed((*specs.tables, *specs.figures)):
             rows = costs.with_costs(rows, store.manifests(task))
         return cls(specs, rows, store.out)
+
+    def filtered(
+        self, given: Mapping[str, Sequence[str]], seeds: Sequence[int], words: Sequence[str]
+    ) -> Stored:
+        """Returns the task with a filter; see :func:`nalu_ray.results.filters.read`."""
+        specs: list[TableSpec | FigureSpec] = [*self.specs.tables, *self.specs.figures]
+        presets = {sweep.preset for spec in specs for sweep, _ in self._stored(spec)} - {""}
+        return replace(self, only=filters.read(given, self.rows, presets, seeds, words))
 
     def with_published(self, values: Mapping[str, Publication]) -> Stored:
         """Returns the task with other published values for some of its tables and figures."""
@@ -119,23 +142,49 @@ class Stored:
     @property
     def command(self) -> str:
         """Returns the command that shows all of the task."""
-        words = ["python", "-m", "nalu_ray.report", self.specs.task]
-        if self.out not in {"", os.path.abspath("results")}:
-            words += ["--out", self.out]
-        return shlex.join(words)
+        other = self.out not in {"", os.path.abspath("results")}
+        return invocation.command("report", [self.specs.task, *["--out", self.out] * other])
+
+    def command_for(self, words: Sequence[str]) -> str:
+        """Returns the command that shows the settings of some words, or all if it is not valid."""
+        given = dict(word.split("=", 1) for word in words)
+        try:
+            self.filtered({name: split(text) for name, text in given.items()}, (), words)
+        except ConfigError:
+            return self.command
+        return " ".join([self.command, *map(shlex.quote, words)])
 
     @cached_property
     def tables(self) -> list[Table]:
         """The tables that have a cell with results, one per preset and problem."""
         return [
-            table
+            replace(table, only=self._hiding(spec))
             for spec in self.specs.tables
             for table in build_each(spec, self._sweeps(spec))
             if _is_shown(table)
         ]
 
+    def _hiding(self, spec: TableSpec) -> str:
+        """Returns the filter in words if it hides rows of the presets that are shown."""
+        shown = {sweep: len(rows) for sweep, rows in self._sweeps(spec)}
+        hides = any(
+            len(rows) > shown[sweep] for sweep, rows in self._stored(spec) if sweep in shown
+        )
+        return (" ".join(self.only.words) or "one command's settings") if hides else ""
+
+    @property
+    def shown(self) -> pd.DataFrame:
+        """The rows that are shown."""
+        return self.only.rows(self.rows)
+
     def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
-        return [item for item in self._stored(spec) if self._is_asked(item[1])]
+        presets = self.only.presets
+        parts = [
+            (sweep, self.only.rows(rows))
+            for sweep, rows in self._stored(spec)
+            if not presets or sweep.preset in presets
+        ]
+        return [(sweep, rows) for sweep, rows in parts if len(rows)]
 
     def _stored(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
         if spec.budget not in self._split:
@@ -146,19 +195,21 @@ class Stored:
     def _split(self) -> dict[tuple[str, ...], list[tuple[Sweep, pd.DataFrame]]]:
         return {}
 
-    def _is_asked(self, rows: pd.DataFrame) -> bool:
-        return not self.asked or not self.asked.isdisjoint(rows["setting_id"])
-
     @property
     def left_out(self) -> list[str]:
-        """Returns the stored presets that are not shown."""
-        others = [
-            sweep.label or "older rows"
-            for spec in self.specs.tables
-            for sweep, rows in self._stored(spec)
-            if not self._is_asked(rows)
-        ]
-        return list(dict.fromkeys(others))
+        """Returns the stored presets that are not shown, and those shown in part."""
+        others = []
+        for spec in self.specs.tables:
+            shown = {sweep: {*rows["setting_id"]} for sweep, rows in self._sweeps(spec)}
+            for sweep, rows in self._stored(spec):
+                name, left = sweep.label or "older rows", {*rows["setting_id"]}
+                if sweep in shown:
+                    left -= shown[sweep]
+                    name = (
+                        f"{len(left)} more setting{'s' * (len(left) > 1)} of {name}" if left else ""
+                    )
+                others.append(name)
+        return list(dict.fromkeys(filter(None, others)))
 
     @cached_property
     def figures(self) -> list[Drawing]:
@@ -166,26 +217,60 @@ class Stored:
         from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
         drawn = []
+        for spec, label, rows in self._figure_rows():
+            try:
+                figure = figures.draw(spec, rows)
+            except LookupError as error:
+                log.info("%s", error)
+                continue
+            drawn.append(Drawing(file_name(spec.name, label), spec.caption, figure))
+        return drawn
+
+    def _figure_rows(self) -> Iterator[tuple[FigureSpec, str, pd.DataFrame]]:
+        """Yields each figure with its caption, the label of its preset and problem, and rows."""
         for spec in self.specs.figures:
             parts = [(s, *item) for s, rows in self._sweeps(spec) for item in problems(spec, rows)]
             for sweep, problem, rows in parts:
                 caption = described(filled(spec, rows).caption, problem, sweep)
-                try:
-                    figure = figures.draw(spec.model_copy(update={"caption": caption}), rows)
-                except LookupError as error:
-                    log.info("%s", error)
-                    continue
-                name = file_name(spec.name, f"{sweep.label} {problem}".strip())
-                drawn.append(Drawing(name, caption, figure))
-        return drawn
+                captioned = spec.model_copy(update={"caption": caption})
+                yield captioned, f"{sweep.label} {problem}".strip(), rows
 
     def print(self, console: Console) -> None:
         """Prints the tables to a terminal."""
+        self._head(console)
+        words = [*map(shlex.quote, self.only.words)]
+        for table in self.tables:
+            show(table, console, " ".join([self.command, *words, "--format md"]))
+        self._print_left_out(console)
+
+    def print_briefly(self, console: Console, more: str) -> None:
+        """Prints one table per preset and problem in short, and names the others.
+
+        Args:
+            console: the terminal.
+            more: command that shows all tables of these settings.
+        """
+        self._head(console)
+        first: dict[tuple[str, ...], Table] = {}
+        for table in sorted(self.tables, key=lambda table: table.spec.board):
+            where = map("=".join, table.spec.where.items())
+            first.setdefault((table.label, *where), table)
+        for table in first.values():
+            show_briefly(table, console, f"{more} --format md")
+        shown = {id(table) for table in first.values()}
+        left = [table for table in self.tables if id(table) not in shown]
+        names = ", ".join(dict.fromkeys(title(table).rstrip(".") for table in left))
+        text = f"Every statistic, and also {names}: " if left else "Every statistic: "
+        if first:
+            console.print(Text(text + more), soft_wrap=True)
+        self._print_left_out(console)
+
+    def _head(self, console: Console) -> None:
         section = f"  section {self.specs.section}" if self.specs.section else ""
         console.print(Text.assemble((self.specs.title, "bold"), (section, "dim")))
         console.print()
-        for table in self.tables:
-            show(table, console, f"{self.command} --format md")
+
+    def _print_left_out(self, console: Console) -> None:
         if self.left_out:
             others = ", ".join(self.left_out)
             text = f"Also stored, not shown: {others}. Show all: {self.command}"
@@ -211,30 +296,50 @@ class Stored:
             for path in figures.save(drawing.figure, self._folder(folder) / drawing.name)
         ]
 
-    def chapter(self, store: Store) -> Chapter:
-        """Returns the task's chapter of the HTML page."""
-        from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
+    def chapter(self, store: Store, shown: Mapping[str, Any] | None = None) -> Chapter:
+        """Returns the task's chapter of the HTML page.
 
-        task = self.specs.task
+        Args:
+            store: where the rows are.
+            shown: what its networks do, see :mod:`nalu_ray.command.replay`.
+        """
+        specs = self.specs
         return Chapter(
-            task=task,
-            title=self.specs.title,
-            section=self.specs.section,
-            facts=facts(store.outcomes(task), store.manifests(task)),
+            task=specs.task,
+            title=specs.title,
+            section=specs.section,
+            question=specs.question,
+            facts=facts(specs, self._outcomes(store), store.manifests(specs.task)),
             tables=[table for table in self.tables if not table.spec.board],
-            pictures=[
-                Picture(drawing.caption, figures.encode(drawing.figure, "svg"))
-                for drawing in self.figures
-            ],
+            pictures=list(self._pictures()),
+            shown=shown or {},
         )
 
+    def _pictures(self) -> Iterator[Picture]:
+        for spec, _, rows in self._figure_rows():
+            full = filled(spec, rows)
+            if panels := figure_panels(full, rows):
+                yield Picture(full, panels, about(full, panels))
+
+    def _outcomes(self, store: Store) -> dict[tuple[str, int], Outcome]:
+        """Returns how the shown seeds ended."""
+        runs = self.only.rows(self.rows)[RUN].drop_duplicates()
+        shown = {(str(sid), int(seed)) for sid, seed in runs.itertuples(index=False)}
+        outcomes = store.outcomes(self.specs.task)
+        return {run: outcome for run, outcome in outcomes.items() if run in shown}
+
     def _folder(self, folder: Path) -> Path:
-        return folder / safe_name(self.specs.task)
+        # a filtered report does not replace the files of a whole one
+        return folder / file_name(self.specs.task, " ".join(self.only.words))
 
 
 def _is_shown(table: Table) -> bool:
     """Whether a table has results, in as many columns as it needs."""
-    columns = {column for (_, column, _), cell in table.cells.items() if cell.n}
+    columns = {
+        column
+        for (row, column, _), cell in table.cells.items()
+        if cell.n and not REFERENCES & {row, column}
+    }
     return len(columns) >= table.spec.least_columns
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nalu_ray.results.analysis.cells import Cell
+from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.grid import (
     Grid,
@@ -20,26 +21,32 @@ from nalu_ray.results.output.grid import (
     Section,
     arrange,
     captions,
+    listing,
     spread,
     statistics,
     statistics_note,
     title,
+    with_results,
+    without_references,
 )
 
 STATISTICS_LINES = 40
+_GAP = 2  # columns between the texts of a listing
+_PADDING = (0, _GAP - 1, 0, 0)
 
 
 def show(table: Table, console: Console, more: str = "") -> None:
     """Prints a table; one that is too wide is printed a few columns at a time.
 
     The statistics follow where they are short enough to be read there, else each cell's median and
-    solved seeds.
+    solved seeds with their interval.
 
     Args:
         table: the table.
         console: the terminal.
         more: command that prints all statistics.
     """
+    table = with_results(table)
     first, *notes = captions(table)
     console.print(Text.assemble((f"{title(table)} ", "bold"), first))
     _grid(arrange(table), console)
@@ -49,12 +56,33 @@ def show(table: Table, console: Console, more: str = "") -> None:
         console.print()
         _grid(spread(table), console)
         if more:
-            text = f"Intervals, lost seeds and settings of {len(plain.lines)} cells: {more}"
+            text = (
+                f"Medians' intervals, lost seeds and settings of {len(plain.lines)} cells: {more}"
+            )
             console.print(Text(text, style="dim"), soft_wrap=True)
     elif plain.lines:
         console.print()
         console.print(Text(statistics_note(table), style="dim"))
-        console.print(_spread(plain))
+        _listing(plain, console)
+    console.print()
+
+
+def show_briefly(table: Table, console: Console, more: str = "") -> None:
+    """Prints a line per cell: ours, the published value, solved seeds and the median.
+
+    A table of many cells is printed as :func:`show` does.
+    """
+    short = replace(without_references(with_results(table)), not_run="")
+    plain = listing(short)
+    if len(plain.lines) > STATISTICS_LINES:
+        show(table, console, more)
+        return
+    first, *notes = captions(short, marks=False)
+    console.print(Text.assemble((f"{title(table)} ", "bold"), first))
+    console.print()
+    _listing(plain, console)
+    console.print()
+    console.print(Text(" ".join([*notes, statistics_note(short)]), style="dim"))
     console.print()
 
 
@@ -93,7 +121,7 @@ class Part:
         theirs = [cell_len(_theirs(cell)) for cell in cells]
         return max(ours, default=0), max(theirs, default=0)
 
-    def text(self, cell: Cell, column: int, both: bool) -> Text:
+    def text(self, cell: TableCell, column: int, both: bool) -> Text:
         """A cell's text: two lines, or one in which the numbers stand under one another."""
         ours = Text(cell.text, style="bold green" if cell.bold else "")
         if not both:
@@ -106,19 +134,19 @@ class Part:
 
 
 def fitting(grid: Grid, width: int) -> list[Part]:
-    """Cuts a grid into parts that are no wider than the terminal, if they can be.
+    """Cuts a grid into as few parts as are no wider than the terminal, if they can be.
 
-    A cell takes one line where that fits, else two lines, else the columns are split in halves.
+    A cell takes one line where all columns then fit beside each other, else two.
     """
-    for part in (Part(grid, inline=True), Part(grid, inline=False)):
-        widths = part.widths()
-        if sum(widths) + len(widths) - 1 <= width:
-            return [part]
-    if len(grid.head) < 2:
-        return [Part(grid, inline=False)]
-    half = (len(grid.head) + 1) // 2
-    left, right = _columns(grid, slice(half)), _columns(grid, slice(half, None))
-    return [*fitting(left, width), *fitting(right, width)]
+    columns = len(grid.head)
+    for count in range(1, max(1, columns) + 1):
+        edges = [i * columns // count for i in range(count + 1)]
+        pieces = [_columns(grid, slice(*edge)) for edge in itertools.pairwise(edges)]
+        for inline in (True, False):
+            parts = [Part(piece, inline) for piece in pieces]
+            if all(sum(part.widths()) + len(part.widths()) - 1 <= width for part in parts):
+                return parts
+    return parts
 
 
 def _columns(grid: Grid, piece: slice) -> Grid:
@@ -129,7 +157,7 @@ def _columns(grid: Grid, piece: slice) -> Grid:
     return replace(grid, head=grid.head[piece], sections=sections)
 
 
-def _theirs(cell: Cell) -> str:
+def _theirs(cell: TableCell) -> str:
     return f"({cell.published.text})" if cell.published else ""
 
 
@@ -151,10 +179,29 @@ def _rich(part: Part, section: Section) -> RichTable:
     return table
 
 
-def _spread(plain: Plain) -> RichTable:
-    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in plain.head:
-        table.add_column(Text(head))
-    for line in plain.lines:
-        table.add_row(*map(Text, line))
-    return table
+def _listing(plain: Plain, console: Console) -> None:
+    """Prints texts as columns; those too many for the terminal follow below, with their labels."""
+    for at, places in enumerate(_parts(plain, console.width)):
+        if at:
+            console.print()
+        table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=_PADDING)
+        for place in places:
+            table.add_column(Text(plain.head[place]), overflow="fold")
+        for line in plain.lines:
+            table.add_row(*(Text(line[place]) for place in places))
+        console.print(table)
+
+
+def _parts(plain: Plain, width: int) -> list[list[int]]:
+    """Returns the columns to print together, each time after the labels."""
+    widths = [max(map(cell_len, texts)) for texts in zip(plain.head, *plain.lines, strict=True)]
+    labels = list(range(plain.labels))
+    parts = [labels]
+    for place in range(plain.labels, len(plain.head)):
+        together = [*parts[-1], place]
+        wide = sum(widths[i] for i in together) + _GAP * (len(together) - 1) > width
+        if wide and parts[-1] != labels:
+            parts.append([*labels, place])
+        else:
+            parts[-1] = together
+    return parts

@@ -66,11 +66,6 @@ def load(table: int) -> pd.DataFrame:
     return _read(_checked(table)).copy()
 
 
-def load_all() -> pd.DataFrame:
-    """All eleven tables below one another: (745, 8), columns as in :func:`load`."""
-    return pd.concat([load(table) for table in TABLES], ignore_index=True)
-
-
 def lookup(table: int, row: str, column: str, split: str) -> Published | None:
     """The printed value of one cell, or None where the paper's table has no such cell.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, PydanticUserError
 
-from nalu_ray.values import check_text
+from nalu_ray.input.values import check_text
 
 Column = Literal["text", "integer", "number", "flag"]
 Columns = Mapping[str, Column]
@@ -25,16 +25,12 @@ _OF_JSON: dict[frozenset[str], Column] = {
 }
 
 
+@functools.cache
 def columns(setting_type: type[BaseModel]) -> Columns:
     """Returns the type of each field's column; lists, mappings and mixed types are text.
 
     An optional field has the type of its other values.
     """
-    return _columns(setting_type)
-
-
-@functools.cache
-def _columns(setting_type: type[BaseModel]) -> Columns:
     try:
         schema = setting_type.model_json_schema(mode="serialization")
     except PydanticUserError:  # a type without a JSON schema
@@ -68,7 +64,7 @@ def typed(table: pa.Table, known: Columns) -> pa.Table:
             try:
                 table = table.set_column(index, name, table.column(index).cast(wanted))
             except pa.ArrowException as error:
-                raise ValueError(f"{name}: no {known[name]}: {_first(error)}") from error
+                raise ValueError(f"{name}: not of type {known[name]}: {_first(error)}") from error
     return table
 
 

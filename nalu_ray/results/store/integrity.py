@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nalu_ray.input.values import check_text
 from nalu_ray.results.store.columns import Columns, check_texts, typed
+from nalu_ray.results.store.packs import StoredTrial
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
-from nalu_ray.values import check_text
 
 WRITTEN = b"nalu_ray.written_ns"
 DIGEST = b"nalu_ray.setting_sha256"
@@ -37,18 +39,29 @@ _FOOTER = 16 << 20
 
 def stamp(table: pa.Table) -> dict[bytes, bytes]:
     """Returns metadata for a trial's rows: the time, and a digest of their key and setting."""
-    return {WRITTEN: str(time.time_ns()).encode(), DIGEST: _digest(table.slice(0, 1))}
+    return {WRITTEN: str(time.time_ns()).encode(), DIGEST: digest(table.slice(0, 1))}
 
 
-def check(file: pq.ParquetFile, table: pa.Table, task: str, known: Columns, *, sealed: bool) -> int:
+def check(
+    file: pq.ParquetFile,
+    schema: pa.Schema,
+    table: pa.Table,
+    task: str,
+    known: Columns,
+    *,
+    sealed: bool,
+    trials: Sequence[StoredTrial] | None = None,
+) -> int:
     """Checks the metadata of :func:`stamp`, and that all rows are unique and of one setting.
 
     Args:
         file: the open file.
+        schema: its schema.
         table: its rows, with the columns ``CHECKED`` at least.
         task: the task that its rows must have.
         known: the types of the setting's fields, as far as they are known.
         sealed: whether its digest was verified; otherwise more of its content is checked.
+        trials: the parts of a pack, each of one setting.
 
     Returns:
         The time at which it was written, in nanoseconds.
@@ -56,7 +69,7 @@ def check(file: pq.ParquetFile, table: pa.Table, task: str, known: Columns, *, s
     Raises:
         ValueError: the check fails; with the reason.
     """
-    metadata = file.schema_arrow.metadata or {}
+    metadata = schema.metadata or {}
     if WRITTEN not in metadata:
         raise ValueError(f"no {WRITTEN.decode()} in its metadata")
     empty = [name for name in _KEYS if table[name].null_count]
@@ -65,9 +78,10 @@ def check(file: pq.ParquetFile, table: pa.Table, task: str, known: Columns, *, s
     tasks = pc.unique(table["task"]).to_pylist()
     if tasks != [task]:
         raise ValueError(f"rows of task {', '.join(tasks) or 'none'}, not {task}")
-    if len(pc.unique(table["setting_id"])) > 1:
-        raise ValueError("rows of several settings")
-    _check_ends(table)
+    for rows in [table] if trials is None else [trial.rows for trial in trials]:
+        if pc.count_distinct(rows["setting_id"]).as_py() > 1:
+            raise ValueError("rows of several settings")
+        _check_ends(rows)
     if not sealed:
         _check_unsealed(file, table, metadata, known)
     for name in ("task", "setting_id", "split", "metric"):
@@ -78,7 +92,7 @@ def check(file: pq.ParquetFile, table: pa.Table, task: str, known: Columns, *, s
 
 def _check_ends(table: pa.Table) -> None:
     seeds = table.filter(pc.equal(table["metric"], COMPLETED))["seed"]
-    if len(pc.unique(seeds)) != len(seeds):
+    if pc.count_distinct(seeds).as_py() != len(seeds):
         raise ValueError(f"two rows '{COMPLETED}' of one seed")
 
 
@@ -88,12 +102,12 @@ def _check_unsealed(
     """Checks what the digest of all bytes guarantees for sealed files."""
     row = _first_row(file)
     # older files lack the digest
-    if DIGEST in metadata and metadata[DIGEST] != _digest(row):
+    if DIGEST in metadata and metadata[DIGEST] != digest(row):
         raise ValueError("setting_id or a field of the setting was changed after it was written")
     check_texts(row)
     typed(row, known)
     if table.select(_ONCE).to_pandas().duplicated().any():
-        raise ValueError("rows that are there twice")
+        raise ValueError("duplicate rows")
 
 
 def _first_row(file: pq.ParquetFile) -> pa.Table:
@@ -102,7 +116,7 @@ def _first_row(file: pq.ParquetFile) -> pa.Table:
     return pa.Table.from_batches([batch])
 
 
-def _digest(row: pa.Table) -> bytes:
+def digest(row: pa.Table) -> bytes:
     """Returns a digest of the key and the setting's fields of a table of one row."""
     values = {
         name: value
@@ -120,12 +134,15 @@ def _digest(row: pa.Table) -> bytes:
 # -- before its rows are read ---------------------------------------------------------------------
 
 
-def check_size(file: pq.ParquetFile, size: int) -> None:
+def check_size(file: pq.ParquetFile, size: int) -> pa.Schema:
     """Refuses a file that would unpack to far more than its size, or has other columns than rows.
 
     Args:
         file: the open file.
         size: its size in bytes.
+
+    Returns:
+        Its schema, which pyarrow makes anew each time that the file is asked.
 
     Raises:
         ValueError: it is refused; with the reason.
@@ -140,9 +157,12 @@ def check_size(file: pq.ParquetFile, size: int) -> None:
     unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     if not 0 <= unpacked <= max(MOST_UNPACKED, RATIO * size):
         raise ValueError(f"{unpacked:,} bytes in a file of {size:,}")
-    for item in file.schema_arrow:
-        if not _is_plain(item.type):
+    schema = file.schema_arrow
+    refused = {kind for kind in {*schema.types} if not _is_plain(kind)}
+    for item in schema if refused else ():
+        if item.type in refused:
             raise ValueError(f"column {item.name[:60]!r} is of type {str(item.type)[:60]}")
+    return schema
 
 
 def check_large_file(stream: Any, size: int) -> None:

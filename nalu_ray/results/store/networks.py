@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from nalu_ray.errors import ConfigError, did_you_mean, printable
+from nalu_ray.input import invocation
 from nalu_ray.results.store.store import Store
 
 T = TypeVar("T")
@@ -20,6 +21,10 @@ _SEPARATORS = re.compile(r"\s*[:,]\s*")
 
 About = Mapping[str, Any]
 """Description of one network: plain values by name."""
+
+
+class UnknownKeyError(ConfigError):
+    """No network has a value by a key that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
     counting = store.counting(task)
     networks = [item for item in _stored(store, folder, kind) if _counts(item, counting)]
     if not networks:
-        how = f"python -m nalu_ray.tune {task} --preset smoke trains one"
+        command = invocation.command("tune", [task, "--preset", "smoke"])
+        how = f"{command} trains one"
         raise ConfigError([f"no {kind.noun} in {folder}; {how}"])
     ranked = rank(networks, kind, wanted, folder)
     for item in ranked:
@@ -110,7 +116,7 @@ def rank(
     """
     keys = {key for network in networks for key in network.about}
     if unknown := [did_you_mean("key", key, keys) for key in wanted if key not in keys]:
-        raise ConfigError(unknown)
+        raise UnknownKeyError(unknown)
     matching = [
         network
         for network in networks

@@ -7,6 +7,10 @@ import errno
 import os
 from pathlib import Path
 
+import platformdirs
+
+CACHE_VARIABLE = "NALU_RAY_CACHE"
+
 
 def expanded(path: str) -> str:
     """Returns a path with a leading ``~`` or ``~user`` expanded; a URI unchanged.
@@ -32,3 +36,9 @@ def place(text: str) -> str:
 def file(text: str) -> Path:
     """Reads an option that is a file of this machine."""
     return Path(place(text))
+
+
+def cache_folder() -> Path:
+    """Returns the folder that ``NALU_RAY_CACHE`` names, or the one in the user's cache."""
+    folder = os.environ.get(CACHE_VARIABLE)
+    return Path(folder) if folder else platformdirs.user_cache_path("nalu-ray", appauthor=False)

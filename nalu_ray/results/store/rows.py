@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 KEY = ["task", "setting_id", "seed"]
 RUN = ["setting_id", "seed"]
@@ -29,6 +31,7 @@ SCHEMA = pa.schema(
 
 
 FINAL = [*RUN, "value", "reason", OUTCOME, CODE]
+ENDS = [*FINAL, "metric"]  # the columns that say how seeds ended
 REASON_HEAD, REASON_TAIL = 3000, 1000  # characters of a longer reason that are kept
 _RAN_OUT = r"^oom: \d+ seeds?\b"  # reasons older than the column
 
@@ -101,6 +104,23 @@ def setting_fields(frame: pd.DataFrame) -> list[str]:
     return [name for name in map(str, frame.columns) if name not in {*COLUMNS, *ABOUT}]
 
 
+def final_rows(tables: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Returns the final rows of tables one below the other, and the position of each one's table.
+
+    Args:
+        tables: with the columns :data:`ENDS` at least.
+
+    Returns:
+        (seeds, columns) :data:`ENDS`, and (seeds,).
+    """
+    empty = SCHEMA.empty_table().select(ENDS)
+    every = pa.concat_tables([empty, *(table.select(ENDS) for table in tables)])
+    lengths = np.array([table.num_rows for table in tables], dtype=np.int64)
+    is_final = pc.equal(every["metric"], COMPLETED).combine_chunks()
+    of_row = np.repeat(np.arange(len(tables)), lengths)
+    return every.filter(is_final), of_row[is_final.to_numpy(zero_copy_only=False)]
+
+
 def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     """Returns the final row that counts for each seed.
 
@@ -114,15 +134,11 @@ def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     Returns:
         (seeds, 8): the columns :data:`FINAL`, ``file``, and ``block``, the file's number of seeds.
     """
-    empty = SCHEMA.empty_table().select(FINAL)
-    parts = [empty.append_column("file", pa.array([], pa.string()))]
-    parts[0] = parts[0].append_column("block", pa.array([], pa.int64()))
-    for name, table in tables.items():
-        final = table.filter(pc.equal(table["metric"], COMPLETED)).select(FINAL)
-        seeds = final.num_rows
-        final = final.append_column("file", pa.repeat(name, seeds))
-        parts.append(final.append_column("block", pa.repeat(seeds, seeds)))
-    joined = _of_latest_code(pa.concat_tables(parts).to_pandas())
+    final, of_row = final_rows([*tables.values()])
+    files = pa.array(list(tables), pa.string()).take(pa.array(of_row))
+    blocks = pa.array(np.bincount(of_row, minlength=len(tables))[of_row])
+    final = final.select(FINAL).append_column("file", files).append_column("block", blocks)
+    joined = _of_latest_code(final.to_pandas())
     rank = joined.index.to_series().where(joined["value"] > 0, -joined.index.to_series())
     ordered = joined.assign(rank=rank).sort_values(["value", "rank"], ascending=[False, True])
     kept: pd.DataFrame = ordered.drop_duplicates(RUN).sort_index().drop(columns="rank")
@@ -141,10 +157,9 @@ def _of_latest_code(joined: pd.DataFrame) -> pd.DataFrame:
     return joined[~superseded]
 
 
-def only(table: pa.Table, runs: pd.DataFrame) -> pa.Table:
-    """Returns a table's rows of the seeds in ``runs`` (columns ``setting_id`` and ``seed``)."""
-    present = table.select(RUN).group_by(RUN).aggregate([])
-    if present.num_rows == len(runs):  # usual; saves comparing every row
+def only(table: pa.Table, seeds: Sequence[int]) -> pa.Table:
+    """Returns the rows of some seeds of a trial's table; all of them are of one setting."""
+    present = pc.count_distinct(table["seed"]).as_py()
+    if present == len(seeds):  # usual; saves comparing every row
         return table
-    pairs = pd.MultiIndex.from_frame(table.select(RUN).to_pandas())
-    return table.filter(pa.array(pairs.isin(pd.MultiIndex.from_frame(runs[RUN]))))
+    return table.filter(pc.is_in(table["seed"], pa.array(seeds, pa.int64())))

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -29,15 +30,17 @@ from pyarrow import fs
 
 from nalu_ray.errors import printable
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import files, raw
+from nalu_ray.results.store import file_access, index, packs, row_files
 from nalu_ray.results.store.columns import Columns, check_texts, typed
-from nalu_ray.results.store.raw import Entry
+from nalu_ray.results.store.errors import ReadError, StoreError
+from nalu_ray.results.store.file_access import Entry
+from nalu_ray.results.store.packs import StoredTrial
 from nalu_ray.results.store.rows import (
     ABOUT,
     CODE,
     COLUMNS,
     COMPLETED,
-    FINAL,
+    ENDS,
     FLOATS,
     INTEGERS,
     KEY,
@@ -49,27 +52,14 @@ from nalu_ray.results.store.rows import (
     only,
     with_outcomes,
 )
+from nalu_ray.results.store.shared import SharedColumns
 
 __all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
 
 log = logging.getLogger(__name__)
 
 _LAST = ".parquet"
-
-
-class StoreError(RuntimeError):
-    """The results folder cannot be read or written; stored rows are unchanged."""
-
-
-class ReadError(StoreError):
-    """A file of the results folder exists but cannot be read; its content may be intact."""
-
-    def __init__(self, path: str, error: OSError) -> None:
-        why = error.strerror or str(error)
-        super().__init__(
-            f"cannot read {printable(path)}: {printable(why)}; nothing was changed; once it can "
-            "be read, rerun the same command to resume"
-        )
+_LISTINGS = 4  # how often a folder is listed whose files are being packed
 
 
 @dataclass(frozen=True)
@@ -110,12 +100,13 @@ class Store:
 
     def __init__(self, out: str, mark: str = "") -> None:
         try:
-            self.filesystem, self.root = files.resolve(out)
+            self.filesystem, self.root = row_files.resolve(out)
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"out={out}: cannot be used as a results folder: {error}") from error
         self.out = out if "://" in out else self.root
         self.mark = mark
         self._warned: set[str] = set()
+        self._ends: index.Ends = {}
 
     @property
     def folder(self) -> str | None:
@@ -138,7 +129,7 @@ class Store:
         try:
             if self.mark:
                 self.filesystem.open_input_stream(f"{self.root}/{self.mark}").close()
-            files.write_whole(self.filesystem, path, data, settle=settle)
+            file_access.write_whole(self.filesystem, path, data, settle=settle)
         except OSError as error:
             raise StoreError(f"cannot write {printable(path)}: {error}") from error
 
@@ -150,8 +141,8 @@ class Store:
         """
         path = self._path(task, f"probe-{uuid.uuid4().hex}")
         self.put(path, b"")
-        files.remove_quietly(self.filesystem, path)
-        files.remove_stale(self.filesystem, f"{self.root}/{task}")
+        file_access.remove_quietly(self.filesystem, path)
+        file_access.remove_stale(self.filesystem, f"{self.root}/{task}")
 
     def write(
         self,
@@ -193,13 +184,13 @@ class Store:
         path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
         # the rows come last: once they exist, so does the rest
         parts = {f"-{name}": data for name, data in (beside or {}).items()}
-        parts |= {".json": _json(manifest), _LAST: files.encode(table)}
+        parts |= {".json": _json(manifest), _LAST: row_files.encode(table)}
         try:
             for ending, data in parts.items():
                 self.put(f"{path}{ending}", data, settle=ending == _LAST)
         except StoreError:
             for ending in parts:
-                files.remove_quietly(self.filesystem, f"{path}{ending}")
+                file_access.remove_quietly(self.filesystem, f"{path}{ending}")
             raise
         return path.rsplit("/", 1)[1]
 
@@ -248,7 +239,7 @@ class Store:
         Raises:
             StoreError: a file exists but cannot be read.
         """
-        chosen = endings(self._read(task, [*FINAL, "metric"], self.specs(task)))
+        chosen = self.runs(task)
         columns = (chosen[name] for name in [*RUN, OUTCOME, "block", "reason", CODE])
         outcomes = {}
         for sid, seed, status, block, *texts in zip(*columns, strict=True):
@@ -257,9 +248,20 @@ class Store:
             outcomes[outcome.setting_id, outcome.seed] = outcome
         return outcomes
 
+    def runs(self, task: str) -> pd.DataFrame:
+        """Returns the final row that counts for each stored seed.
+
+        Returns:
+            (seeds, 8), see :func:`nalu_ray.results.store.rows.endings`; ``file`` names its file.
+
+        Raises:
+            StoreError: a file exists but cannot be read.
+        """
+        return endings(self._read(task, ENDS, self.specs(task)))
+
     def counting(self, task: str) -> dict[str, set[int]]:
         """Returns per stored file, by name without extension, the seeds whose rows count."""
-        tables = self._read(task, [*FINAL, "metric"], self.specs(task))
+        tables = self._read(task, ENDS, self.specs(task))
         seeds: dict[str, set[int]] = {name.removesuffix(".parquet"): set() for name in tables}
         chosen = endings(tables)
         for name, seed in zip(chosen["file"], chosen["seed"], strict=True):
@@ -277,14 +279,17 @@ class Store:
             StoreError: a file exists but cannot be read.
         """
         specs = self.specs(task)
-        tables = self._read(task, None, specs)
+        trials = self._trials(task, None, specs, shared=SharedColumns())
+        tables = {trial.name: trial.rows for trial in trials}
         chosen = endings(tables)
         before = {name: _flat(value) for name, value in (specs.added if specs else {}).items()}
         kept = [
-            files.with_columns(only(tables[str(name)], runs), before)
-            for name, runs in chosen.groupby("file", sort=False)
+            row_files.with_columns(only(tables[str(name)], seeds.tolist()), before)
+            for name, seeds in chosen.groupby("file", sort=False)["seed"]
         ]
-        frame: pd.DataFrame = files.concat(kept or [SCHEMA.empty_table()]).to_pandas()
+        rows = row_files.concat(kept or [SCHEMA.empty_table()])
+        # in one piece: pandas takes rows of a column in thousands of pieces slowly
+        frame: pd.DataFrame = rows.combine_chunks().to_pandas()
         return frame
 
     def manifests(self, task: str) -> list[dict[str, Any]]:
@@ -293,37 +298,82 @@ class Store:
         Raises:
             StoreError: a manifest exists but cannot be read.
         """
-        manifests = []
+        return list(self._manifests(task).values())
+
+    def _manifests(self, task: str) -> dict[str, dict[str, Any]]:
+        """Returns the manifests of stored trials, by the name of the trial's file."""
+        manifests: dict[str, dict[str, Any]] = {}
         for info in self._files(task):
-            if info.path in self._warned:
-                continue
-            path = info.path.removesuffix(".parquet") + ".json"
-            data = self.read(path)
-            if data is None:
-                self._warn(path, f"skipped manifest {printable(path)}: it is not there")
-                continue
-            try:
-                manifests.append(_mapping(data))
-            except (ValueError, RecursionError) as error:
-                self._warn(path, f"skipped manifest {printable(path)}: {printable(error)}")
+            if info.path not in self._warned:
+                manifests |= self._manifests_of(info.path)
         return manifests
+
+    def _manifests_of(self, rows: str) -> dict[str, dict[str, Any]]:
+        """Returns the manifests beside a row file; none, with a warning, if they are damaged."""
+        path, packed = rows.removesuffix(_LAST) + ".json", packs.names_pack(rows)
+        data = self.read(path, most=None if packed else file_access.TEXT_BYTES)
+        if data is None:
+            self._warn(path, f"skipped manifest {printable(path)}: it does not exist")
+            return {}
+        try:
+            about = _mapping(data)
+            return packs.manifests(about) if packed else {rows.rsplit("/", 1)[1]: about}
+        except (ValueError, RecursionError) as error:
+            self._warn(path, f"skipped manifest {printable(path)}: {printable(error)}")
+            return {}
+
+    # -- packing -----------------------------------------------------------------------------
+
+    def compact(self, task: str) -> tuple[int, int]:
+        """Merges the row files of a task's trials into packs; no row or manifest changes.
+
+        Files without a digest (of 0.1), damaged files, and networks stay as they are.
+
+        Returns:
+            The number of row files before and after.
+
+        Raises:
+            StoreError: a file exists but cannot be read, or a pack cannot be written. The trials'
+                own files stay until their pack is complete.
+        """
+        before = len(self._files(task))
+        self._remove_packed(task)
+        manifests = self._manifests(task)
+        for group in packs.groups(self._trials(task, None, self.specs(task))):
+            about = {
+                trial.name: manifests[trial.name] for trial in group if trial.name in manifests
+            }
+            path = self._path(task, packs.new_name())
+            self.put(f"{path}.json", packs.encode_manifests(about), settle=False)
+            self.put(f"{path}{_LAST}", row_files.encode(packs.join(group)))
+        self._remove_packed(task)
+        return before, len(self._files(task))
+
+    def _remove_packed(self, task: str) -> None:
+        """Removes files whose trials are in a pack with their manifests, as read from the disk."""
+        trials = self._trials(task, None, self.specs(task))
+        paths = {trial.path for trial in trials if packs.names_pack(trial.path)}
+        told = {path: set(self._manifests_of(path)) for path in paths}
+        for path in packs.covered(trials, told):
+            file_access.remove_quietly(self.filesystem, path)
+            file_access.remove_quietly(self.filesystem, path.removesuffix(_LAST) + ".json")
 
     # -- files -------------------------------------------------------------------------------
 
     def _path(self, task: str, name: str) -> str:
         return f"{self.root}/{task}/{name}"
 
-    def read(self, path: str, most: int | None = raw.TEXT_BYTES) -> bytes | None:
+    def read(self, path: str, most: int | None = file_access.TEXT_BYTES) -> bytes | None:
         """Returns a file's bytes; None if there is none, or (with a warning) no regular file.
 
         Raises:
             StoreError: the file exists but cannot be read.
         """
         try:
-            return raw.read(self.filesystem, path, most)
+            return file_access.read(self.filesystem, path, most)
         except FileNotFoundError:
             return None
-        except raw.NoFileError as error:
+        except file_access.NoFileError as error:
             self._warn(path, f"skipped {printable(path)}: {error}")
             return None
         except OSError as error:
@@ -336,7 +386,7 @@ class Store:
             StoreError: it cannot be listed.
         """
         try:
-            return files.list_folder(self.filesystem, folder)
+            return file_access.entries(self.filesystem, folder)
         except NotADirectoryError as error:
             raise StoreError(f"cannot list {printable(folder)}: {error.strerror}") from error
         except OSError as error:
@@ -348,12 +398,57 @@ class Store:
     def _read(
         self, task: str, columns: Sequence[str] | None, specs: TaskSpecs | None
     ) -> dict[str, pa.Table]:
+        """Returns the rows of each trial, by the name of its file, in the order of writing."""
+        return {trial.name: trial.rows for trial in self._trials(task, columns, specs)}
+
+    def _trials(
+        self,
+        task: str,
+        columns: Sequence[str] | None,
+        specs: TaskSpecs | None,
+        shared: SharedColumns | None = None,
+    ) -> list[StoredTrial]:
+        """Returns the trials in the order of writing; see :func:`.files.read_trials`."""
         known = {} if specs is None else specs.fields
-        infos, seen = self._files(task), self._warned
-        try:
-            return files.read_tables(self.filesystem, infos, task, columns, seen, known=known)
-        except OSError as error:
-            raise ReadError(error.filename, error) from error
+        for attempt in reversed(range(_LISTINGS)):
+            listed, infos, seen = time.time(), self._files(task), self._warned
+            indexed = self._recall(task, infos)
+            # a command reads the ends of seeds several times; a file never changes
+            kept = self._ends if columns is not None else {}
+            new = [info for info in infos if info not in kept]
+            try:
+                read = row_files.read_trials(
+                    self.filesystem,
+                    new,
+                    task,
+                    columns,
+                    seen,
+                    known=known,
+                    strict=attempt > 0,
+                    shared=shared,
+                )
+            except row_files.VanishedError:
+                continue  # packed meanwhile: list the folder again
+            except OSError as error:
+                raise ReadError(error.filename, error) from error
+            of_file: dict[str, list[StoredTrial]] = {info.path: [] for info in new}
+            for trial in read:
+                of_file[trial.path].append(trial)
+            kept |= {info: of_file[info.path] for info in new}
+            if columns is None:
+                self._ends |= {info: [*map(_only_ends, kept[info])] for info in new}
+            if len(infos) - indexed >= index.LEAST:
+                ends = {info: self._ends[info] for info in infos}
+                index.write(index.place(f"{self.out}/{task}"), ends, listed)
+            trials = [trial for info in infos for trial in kept[info]]
+            return sorted(trials, key=lambda trial: (trial.written, trial.name))
+        raise AssertionError("the last attempt skips what is gone")
+
+    def _recall(self, task: str, infos: Sequence[Entry]) -> int:
+        """Reads what the index says of many files that were not read yet; returns what is known."""
+        if sum(info not in self._ends for info in infos) >= index.LEAST:
+            self._ends |= index.read(index.place(f"{self.out}/{task}"), infos)
+        return sum(info in self._ends for info in infos)
 
     def _warn(self, path: str, text: str) -> None:
         if path not in self._warned:
@@ -368,7 +463,7 @@ def _typed(frame: pd.DataFrame, known: Columns) -> pa.Table:
         ValueError: a value cannot be stored, with the name of its column.
     """
     try:
-        table = files.conform(pa.Table.from_pandas(frame, preserve_index=False), SCHEMA)
+        table = row_files.conform(pa.Table.from_pandas(frame, preserve_index=False), SCHEMA)
     except (pa.ArrowException, OverflowError) as error:
         raise ValueError(f"a value cannot be stored: {error}") from error
     for item in table.schema:
@@ -381,8 +476,12 @@ def _typed(frame: pd.DataFrame, known: Columns) -> pa.Table:
 def _mapping(text: bytes) -> dict[str, Any]:
     data = json.loads(text)
     if not isinstance(data, dict):
-        raise ValueError("no mapping of names to values")
+        raise ValueError("not a mapping of names to values")
     return data
+
+
+def _only_ends(trial: StoredTrial) -> StoredTrial:
+    return replace(trial, rows=trial.rows.select(ENDS))
 
 
 def _flat(value: Any) -> Any:

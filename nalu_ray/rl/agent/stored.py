@@ -16,7 +16,7 @@ from torch import Tensor
 from nalu_ray.envs import World
 from nalu_ray.errors import explain
 from nalu_ray.rl.agent.network import Network, NetworkConfig
-from nalu_ray.training import plain
+from nalu_ray.training import tensor_files
 
 FORMAT = "nalu_ray agent 1"
 
@@ -52,7 +52,7 @@ class Agent:
             "weights": {name: value.cpu() for name, value in self.network.state_dict().items()},
             "about": self.about,
         }
-        return plain.to_bytes(saved, AgentError)
+        return tensor_files.to_bytes(saved, AgentError)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "agent") -> Agent:
@@ -66,7 +66,7 @@ class Agent:
             world = World(**saved["world"])
             config = NetworkConfig.model_validate(saved["network"])
             with torch.device("meta"):  # no memory, whatever size the file names
-                wrong = plain.misfit(build_network(config, world), saved["weights"])
+                wrong = tensor_files.misfit(build_network(config, world), saved["weights"])
             if wrong is not None:
                 raise ValueError(wrong)
             with torch.random.fork_rng(devices=[]):  # its weights are about to be replaced
@@ -76,7 +76,7 @@ class Agent:
         except ValidationError as error:
             raise AgentError(f"{name}: {'; '.join(explain(error))}") from error
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise AgentError(plain.unreadable(name, "agent", error)) from error
+            raise AgentError(tensor_files.unreadable(name, "agent", error)) from error
 
     @classmethod
     def load(cls, path: Path | str) -> Agent:
@@ -85,7 +85,7 @@ class Agent:
         Raises:
             AgentError: if the file cannot be read or holds no agent.
         """
-        return cls.from_bytes(plain.read(str(path), AgentError), str(path))
+        return cls.from_bytes(tensor_files.read(str(path), AgentError), str(path))
 
     def player(self, copies: int, *, greedy: bool = True, seed: int = 0) -> Player:
         """Returns a player of ``copies`` environments at once."""
@@ -137,16 +137,16 @@ def about(data: bytes, name: str = "agent") -> dict[str, Any]:
     try:
         return dict(saved["about"])
     except (KeyError, TypeError, ValueError) as error:
-        raise AgentError(plain.unreadable(name, "agent", error)) from error
+        raise AgentError(tensor_files.unreadable(name, "agent", error)) from error
 
 
 def _plain(data: bytes, name: str) -> dict[str, Any]:
-    saved = plain.from_bytes(data, name, noun="agent", form=FORMAT, error=AgentError)
+    saved = tensor_files.from_bytes(data, name, noun="agent", form=FORMAT, error=AgentError)
     try:
         for part in ("about", "network", "world"):
-            plain.check_values(saved.get(part), part)
+            tensor_files.check_values(saved.get(part), part)
     except ValueError as error:
-        raise AgentError(plain.unreadable(name, "agent", error)) from error
+        raise AgentError(tensor_files.unreadable(name, "agent", error)) from error
     return saved
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,13 +18,15 @@ from ray.rllib.utils.metrics import (
     NUM_ENV_STEPS_TRAINED,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
 from nalu_ray.training import members
+from nalu_ray.training.recording import Repeated
 
 PROGRESS = "progress"  # component of the state: counters
 LR, UPDATES, DROPPED = "learning_rate", "updates_lifetime", "updates_dropped_lifetime"
@@ -37,6 +41,58 @@ Gradients = dict[str, Tensor]
 
 class DivergedError(RuntimeError):
     """Too many updates in a row whose loss or gradient is not finite."""
+
+
+class Loss(nn.Module):
+    """The loss of a rollout, as a module, so that the parameters can be replaced for a call.
+
+    Args:
+        learner: has the network and the loss.
+        config: weights of the loss; the entropy's is given at each call.
+        sparse: whether the distance of the units' weights to -1, 0 and 1 is part of the loss.
+    """
+
+    def __init__(self, learner: ActorCriticLearner, config: LossConfig, sparse: bool) -> None:
+        super().__init__()
+        self.network, self.of_rollout = learner.network, learner.loss
+        self.config, self.sparse = config, sparse
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns the loss, a scalar, and its parts, detached.
+
+        Args:
+            given: features of pictures (R + 1, N, V), instructions and ``keep`` (R + 1, N), state
+                (N, S); actions, log-probabilities, rewards and ``done`` (R, N); the weights of the
+                entropy and of the sparsity.
+        """
+        vision, instruction, keep, state, *taken, entropy, weight = given
+        logits, values, _ = self.network(vision, instruction, keep, state)
+        config = dataclasses.replace(self.config, entropy=entropy)
+        loss, parts = self.of_rollout(logits, values, Taken(*taken), config)
+        if self.sparse:
+            fractions = self.network.fractions()
+            loss = loss + weight * fractions
+            parts |= {"fractions": fractions.detach(), "total_loss": loss.detach()}
+        return loss, parts
+
+
+def differentiated(
+    loss: Loss, names: Sequence[str], *given: Tensor
+) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:
+    """Returns the gradients of a loss by the features and by parameters, and its parts.
+
+    Args:
+        loss: the loss.
+        names: names of the network's parameters, but for those of its vision.
+        given: the loss's arguments, then the parameters.
+    """
+    inputs = len(given) - len(names)
+    features, *leaves = (x.detach().requires_grad_() for x in (given[0], *given[inputs:]))
+    state = {f"network.{name}": leaf for name, leaf in zip(names, leaves, strict=True)}
+    with torch.enable_grad():
+        value, parts = functional_call(loss, state, (features, *given[1:inputs]))
+        slope, *slopes = torch.autograd.grad(value, [features, *leaves])
+    return slope, slopes, parts
 
 
 class ActorCriticLearner(TorchLearner):
@@ -55,6 +111,7 @@ class ActorCriticLearner(TorchLearner):
     def build(self) -> None:
         super().build()
         self.progress = {"steps": 0, "updates": 0, "bad": 0, "dropped": 0}
+        self._passes: dict[tuple[LossConfig, bool], Repeated] = {}
 
     @property
     def network(self) -> Network:
@@ -110,11 +167,24 @@ class ActorCriticLearner(TorchLearner):
             rollouts: rollouts of equal length.
             steps: environment steps trained so far, for the loss's schedules.
         """
-        names, parameters = zip(*self.network.named_parameters(), strict=True)
-        loss, parts = self._loss(Rollout.joined(rollouts), steps)
-        gradients = torch.autograd.grad(loss, parameters)
+        network = self.network
+        vision, *data, weight = self._given(Rollout.joined(rollouts), steps)
+        sight = dict(network.vision.named_parameters(prefix="vision"))
+        rest = {name: p for name, p in network.named_parameters() if name not in sight}
+        kind = (
+            dataclasses.replace(self.config.loss_config(steps), entropy=0.0),
+            bool(scheduled(self.config.sparsity, steps)),
+        )
+        if kind not in self._passes:
+            self._passes[kind] = Repeated(partial(differentiated, Loss(self, *kind), [*rest]))
+        with torch.no_grad():
+            given = vision.detach(), *data, weight, *rest.values()
+            slope, slopes, parts = self._passes[kind](*given)
+        seen = torch.autograd.grad(vision, list(sight.values()), slope)
+        found = dict(zip([*sight, *rest], [*seen, *slopes], strict=True))
         values = torch.stack(list(parts.values())).tolist()
-        return dict(zip(names, gradients, strict=True)), dict(zip(parts, values, strict=True))
+        gradients = {name: found[name] for name, _ in network.named_parameters()}
+        return gradients, dict(zip(parts, values, strict=True))
 
     def take_step(
         self, gradients: Gradients, parts: dict[str, float], steps: int, version: int
@@ -190,29 +260,28 @@ class ActorCriticLearner(TorchLearner):
         self.progress = dict(state["progress"])
         self._weights_seq_no = state["version"]
 
-    def _loss(self, rollout: Rollout, steps: int) -> tuple[Tensor, dict[str, Tensor]]:
-        config, network = self.config, self.network
+    def _given(self, rollout: Rollout, steps: int) -> tuple[Tensor, ...]:
+        """Returns the arguments of :class:`Loss`; the features of pictures have a gradient."""
+        config = self.config
 
         def on_device(array: Any) -> Tensor:
             # A copy: what comes through the object store cannot be written to, as torch wants.
             return torch.tensor(array, device=self.device)
 
-        keep, instruction = on_device(rollout.keep).float(), on_device(rollout.instruction)
-        vision = network.vision.numbered(on_device(rollout.frames))
-        logits, values, _ = network(vision, instruction, keep, on_device(rollout.state))
-        taken = Taken(
-            actions=on_device(rollout.actions).long(),
-            log_probs=on_device(rollout.log_probs),
-            rewards=on_device(rollout.rewards) * config.reward_scale,
-            done=1 - keep[1:],
+        keep = on_device(rollout.keep).float()
+        return (
+            # how many pictures differ, and so the sizes of what is computed, changes every time
+            self.network.vision.numbered(on_device(rollout.frames)),
+            on_device(rollout.instruction),
+            keep,
+            on_device(rollout.state),
+            on_device(rollout.actions).long(),
+            on_device(rollout.log_probs),
+            on_device(rollout.rewards) * config.reward_scale,
+            1 - keep[1:],
+            on_device(config.loss_config(steps).entropy),
+            on_device(scheduled(config.sparsity, steps)),
         )
-        loss, parts = self.loss(logits, values, taken, config.loss_config(steps))
-        weight = scheduled(config.sparsity, steps)
-        if weight:
-            fractions = network.fractions()
-            loss = loss + weight * fractions
-            parts |= {"fractions": fractions.detach(), "total_loss": loss.detach()}
-        return loss, parts
 
     @torch.no_grad()
     def _confine(self) -> None:

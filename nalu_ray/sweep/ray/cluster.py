@@ -24,12 +24,16 @@ import psutil
 import ray
 import yaml
 from ray._private import ray_constants
+from ray._private.authentication.http_token_authentication import get_auth_headers_if_auth_enabled
 
 from nalu_ray.cluster.exposure import readable_by_others
 from nalu_ray.errors import ConfigError
+from nalu_ray.input import invocation
 from nalu_ray.sweep.machine import Capacity, Node, raise_open_files
 from nalu_ray.sweep.ray.failures import describe
+from nalu_ray.sweep.ray.journal import job_config, register
 from nalu_ray.sweep.ray.liveness import muted
+from nalu_ray.sweep.ray.login import HOST, link
 from nalu_ray.sweep.stopping import StoppedError
 
 # the command prints its own progress, loggers are optional, and Ctrl-C is for the command
@@ -41,6 +45,8 @@ QUIET = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
 LAUNCHED = Path(os.path.expanduser("~/ray_bootstrap_config.yaml"))  # `ray up`'s, on the head
+SILENT = ("ray.tune", "ray.train")  # the board shows errors of trials and of storage, each once
+CHANGED = ("RAY_", "TUNE_", "PYTHONBREAKPOINT")  # variables that Ray and this module set
 OBJECT_STORE_BYTES = 512 * 1024**2
 KNOCK_SECONDS = 10
 # a value that the user set stays: 1 listens on this machine's address
@@ -54,19 +60,30 @@ HELP = (
 
 @dataclass(frozen=True)
 class Session:
-    """A connection to Ray; ``ours`` if the command started it and ends it."""
+    """A connection to Ray.
+
+    Attributes:
+        capacity: the machines.
+        dashboard: HOST:PORT of the dashboard; empty if it does not run.
+        ours: whether the command started this Ray and ends it.
+        guarded: whether the dashboard asks for a token.
+        link: URL that opens the dashboard signed in, once, from this machine; empty for none.
+    """
 
     capacity: Capacity
     dashboard: str
     ours: bool
+    link: str = ""
+    guarded: bool = False
 
     def describe(self) -> str:
-        """Returns a line with the dashboard's address."""
+        """Returns a line with the dashboard's address, and how to enter."""
         if not self.dashboard:
             return "dashboard: not running"
-        token = os.environ.get("RAY_AUTH_MODE") == "token"
         until = ", open while this runs" if self.ours else ""
-        how = "; its token: ray get-auth-token" if token else ""
+        if self.link and sys.stdout.isatty():  # not in a file that others may read
+            return f"dashboard: {self.link}{until}; the link signs in once"
+        how = f"; its token: {token_command()}" if self.guarded else ""
         return f"dashboard: http://{self.dashboard}{until}{how}"
 
     def describe_end(self) -> str:
@@ -85,13 +102,41 @@ def start(capacity: Capacity) -> Iterator[Session]:
     arguments = {
         "address": "local",
         "num_cpus": int(node.cpus),
+        "num_gpus": int(node.gpus),  # torch's number, not Ray's own
         "object_store_memory": OBJECT_STORE_BYTES,
         "_memory": node.memory,
+        "job_config": job_config(),
     }
     with contextlib.ExitStack() as stack:
+        stack.enter_context(restored())
         with starting():
             dashboard = stack.enter_context(_ray(**arguments))
-        yield Session(capacity, dashboard, ours=True)
+        register()
+        address = stack.enter_context(_link(dashboard))
+        yield Session(capacity, dashboard, ours=True, link=address, guarded=_token_needed())
+
+
+def token_command() -> str:
+    """Returns the command that prints Ray's token, as it can be typed here."""
+    return f"{invocation.program('ray')} get-auth-token"
+
+
+def _token_needed() -> bool:
+    return os.environ.get("RAY_AUTH_MODE") == "token"
+
+
+@contextlib.contextmanager
+def _link(dashboard: str) -> Iterator[str]:
+    """Yields a link that opens the job's page signed in; empty where none is of use."""
+    header = get_auth_headers_if_auth_enabled({})
+    scheme, _, token = header.get("authorization", "").partition(" ")
+    here = dashboard.startswith(f"{HOST}:") and "SSH_CONNECTION" not in os.environ
+    if not (here and _token_needed() and scheme == "Bearer" and token):
+        yield ""
+        return
+    job = ray.get_runtime_context().get_job_id()
+    with link(f"http://{dashboard}/#/jobs/{job}", token) as address:
+        yield address
 
 
 @contextlib.contextmanager
@@ -114,12 +159,13 @@ def connect(address: str) -> Iterator[Session]:
             ]
         )
     with contextlib.ExitStack() as stack:
+        stack.enter_context(restored())
         try:
             _knock(address)
             dashboard = stack.enter_context(_ray(address=address))
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise ConfigError([f"--address {address}: {error}"]) from error
-        yield Session(_capacity(address), dashboard, ours=False)
+        yield Session(_capacity(address), dashboard, ours=False, guarded=_token_needed())
 
 
 def _knock(address: str) -> None:
@@ -133,15 +179,16 @@ def _knock(address: str) -> None:
 
 @contextlib.contextmanager
 def _ray(**arguments: Any) -> Iterator[str]:
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    # the board shows errors of trials and of storage, each once
-    for name in ("ray.tune", "ray.train"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    if ray.is_initialized():  # by the caller, who also ends it
-        yield str(ray._private.worker.get_dashboard_url() or "")
-        return
-    with _hanging_up(), _quiet():
+    with contextlib.ExitStack() as stack:
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        for name in SILENT:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        if ray.is_initialized():  # by the caller, who also ends it
+            yield str(ray._private.worker.get_dashboard_url() or "")
+            return
+        stack.enter_context(_hanging_up())
+        stack.enter_context(_quiet())
         try:
             context = ray.init(log_to_driver=False, logging_level=logging.ERROR, **arguments)
             yield str(context.dashboard_url or "")
@@ -151,6 +198,25 @@ def _ray(**arguments: Any) -> Iterator[str]:
             raise
         finally:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Gives a notebook or script back its environment, levels of loggers and SIGTERM handler."""
+    names = [name for name in os.environ if name.startswith(CHANGED)]
+    environment = {name: os.environ[name] for name in names}
+    loggers = {name: logging.getLogger(name).level for name in ("ray", *SILENT)}
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        for name in [name for name in os.environ if name.startswith(CHANGED)]:
+            del os.environ[name]
+        os.environ.update(environment)
+        for name, level in loggers.items():
+            logging.getLogger(name).setLevel(level)
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager

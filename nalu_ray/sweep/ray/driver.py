@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from nalu_ray.sweep.plan import Plan
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.ray.callbacks import Guarded
 from nalu_ray.sweep.ray.failures import describe, failure, watch_failures
+from nalu_ray.sweep.ray.gauges import Gauges
+from nalu_ray.sweep.ray.journal import journal
 from nalu_ray.sweep.ray.liveness import watched
 from nalu_ray.sweep.ray.tensorboard import Curves
 from nalu_ray.sweep.ray.waiting import Waiting
@@ -49,32 +52,41 @@ class _OfThisCommand:
 class Relay(_OfThisCommand, tune.Callback):
     """Passes Tune's reports to the board, and stores failures of lost workers."""
 
-    def __init__(self, board: Board, retries: int) -> None:
+    def __init__(self, board: Board, retries: int, log: Board | None = None) -> None:
         super().__init__(board)
+        self.boards = [board] if log is None else [board, log]
         self.retries = retries
         self.unusable: StoreError | NodeError | None = None
-        self.waiting = Waiting(board.note)
+        self.waiting = Waiting(self.note)
         self.specs: dict[str, TrialSpec] = {}
 
     def spec(self, trial: Any) -> TrialSpec:
         """Returns the specification of one of Tune's trials."""
         return self.specs[trial.config["spec"]["key"]]
 
+    def note(self, text: str) -> None:
+        """Shows a line on every board."""
+        for board in self.boards:
+            board.note(text)
+
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self.board.tick()
+        for board in self.boards:
+            board.tick()
         first = next((trial for trial in trials if trial.status == Trials.PENDING), None)
         self.waiting.look(bool(self.board.running), first and self.spec(first))
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.board.started(trial.trial_id, self.spec(trial))
+        for board in self.boards:
+            board.started(trial.trial_id, self.spec(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self.board.report(trial.trial_id, self.spec(trial), Report.read(result))
+        self._report(trial, Report.read(result))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.board.resumed(trial.trial_id, self.spec(trial), describe(failure()))
+        for board in self.boards:
+            board.resumed(trial.trial_id, self.spec(trial), describe(failure()))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         spec = self.spec(trial)
@@ -92,8 +104,11 @@ class Relay(_OfThisCommand, tune.Callback):
         except (StoreError, NodeError) as broken:
             self.unusable = broken
             gone.failed = dict.fromkeys(spec.seeds, str(broken))
-        report = Report(step, spec.steps, done=True, failed=gone.failed)
-        self.board.report(trial.trial_id, spec, report)
+        self._report(trial, Report(step, spec.steps, done=True, failed=gone.failed))
+
+    def _report(self, trial: Any, report: Report) -> None:
+        for board in self.boards:
+            board.report(trial.trial_id, self.spec(trial), report)
 
 
 class Ending(_OfThisCommand, tune.Stopper):
@@ -126,7 +141,7 @@ def run(
 
     Args:
         plan: the plan.
-        board: shows the progress.
+        board: shows the progress; the dashboard shows it, too.
         store: gets the rows; Tune's own folder lies beside them until the end.
         fail_fast: stop after the first failed seed.
         max_concurrent: maximum number of trials at a time; None for as many as fit.
@@ -143,12 +158,16 @@ def run(
             other code or does not see the results folder; Ray is lost.
     """
     watch_failures()
-    relay = Relay(board, retries)
     curves = Curves(plan, store) if "tensorboard" in loggers else None
     made = {name: _logger(name, plan) for name in loggers if name in LOGGERS}
     made |= {"tensorboard": curves} if curves else {}
-    callbacks = [relay, *(Guarded(flag, inner, board) for flag, inner in made.items())]
-    with lasting(), _stopping(store, relay), scratch(store) as name:
+    guarded = [Guarded(flag, inner, board) for flag, inner in made.items()]
+    with contextlib.ExitStack() as stack:
+        relay = Relay(board, retries, stack.enter_context(journal(plan)))
+        callbacks = [relay, Gauges(plan.task, plan.trials), *guarded]
+        stack.enter_context(lasting())
+        stack.enter_context(_stopping(store, relay))
+        name = stack.enter_context(scratch(store))
         run_config = tune.RunConfig(
             name=name,
             storage_path=f"{store.root}/{TUNE}",
@@ -227,7 +246,12 @@ def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:
 def _logger(kind: str, plan: Plan) -> Any:
     module, name = LOGGERS[kind]
     arguments = {
-        "wandb": {"project": "nalu_ray", "group": plan.task.name},
+        # else in a trial's scratch folder, which goes away with offline runs
+        "wandb": {
+            "project": "nalu_ray",
+            "group": plan.task.name,
+            "dir": os.environ.get("WANDB_DIR", os.getcwd()),
+        },
         "mlflow": {"experiment_name": f"nalu_ray {plan.task.name}"},
     }
     return getattr(importlib.import_module(module), name)(**arguments[kind])

@@ -27,6 +27,12 @@ class ActorManager(RayActorManager):
 
     failure: BaseException | None = None
 
+    def add_actor(self, cls: Any, *arguments: Any, **options: Any) -> Any:
+        """Adds an actor with the options that its class has as ``actor_options``."""
+        trainable = cls.__ray_metadata__.modified_class
+        cls._default_options.update(getattr(trainable, "actor_options", {}))
+        return super().add_actor(cls, *arguments, **options)
+
     def _actor_start_failed(self, tracked_actor: Any, exception: Exception) -> None:
         ActorManager.failure = exception
         super()._actor_start_failed(tracked_actor, exception)

@@ -1,4 +1,4 @@
-"""Checks before a sweep that every node has the same code and sees the results folder."""
+"""Checks before a sweep that every node has the same code, sees the results, and has its GPUs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.store.store import Store
+from nalu_ray.sweep.device import REHEARSE
 from nalu_ray.sweep.dispatch import SHARED
 
 PROBE_SECONDS = 60
@@ -34,8 +35,13 @@ class Answer:
     sees: bool
 
 
-def check_nodes(store: Store, task: str) -> None:
+def check_nodes(store: Store, task: str, *, gpus: bool = False) -> None:
     """Makes sure that every node runs this package and sees the results folder.
+
+    Args:
+        store: the results folder.
+        task: name of the task.
+        gpus: also make sure that torch finds the GPUs that nodes declare to Ray.
 
     Raises:
         ConfigError: a node does not, by name.
@@ -52,7 +58,10 @@ def check_nodes(store: Store, task: str) -> None:
         if store.folder is not None:
             with contextlib.suppress(OSError):  # a missing folder fails the next write
                 os.remove(path)
-    if mistakes := _mistakes(here, answers, store.out):
+    mistakes = _mistakes(here, answers, store.out)
+    if not mistakes and gpus and not os.environ.get(REHEARSE):
+        mistakes = missing_gpus(ask_gpus())
+    if mistakes:
         raise ConfigError(mistakes)
 
 
@@ -63,13 +72,73 @@ def ask(path: str) -> list[tuple[str, Answer | str]]:
         (
             node["NodeManagerAddress"],
             probe.options(
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                name=f"check of node {node['NodeManagerAddress']}",
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
             ).remote(path),
         )
         for node in ray.nodes()
         if node["Alive"]
     ]
     return [(address, _answer(reference)) for address, reference in asked]
+
+
+def ask_gpus() -> list[tuple[str, float, int | str]]:
+    """Returns each GPU node's address, Ray's number of GPUs, and torch's, or why it is unknown."""
+    probe = ray.remote(num_cpus=0, max_retries=0)(_gpu_probe())
+    asked = [
+        (
+            node["NodeManagerAddress"],
+            node["Resources"]["GPU"],
+            probe.options(
+                name=f"GPUs of node {node['NodeManagerAddress']}",
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote(),
+        )
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("GPU")
+    ]
+    return [(address, count, _gpus(reference)) for address, count, reference in asked]
+
+
+def missing_gpus(answers: Iterable[tuple[str, float, int | str]]) -> list[str]:
+    """Returns a line per node where torch finds fewer GPUs than Ray counts."""
+    lines = []
+    for address, declared, seen in answers:
+        if isinstance(seen, str):
+            lines.append(f"node {address}: its GPUs cannot be counted: {seen}")
+        elif seen < declared:
+            lines.append(
+                f"node {address} declares {declared:g} GPUs to Ray, but torch finds {seen} there: "
+                "install a CUDA build of torch and a driver for it, or start Ray with the right "
+                "--num-gpus"
+            )
+    return lines
+
+
+def _gpus(reference: Any) -> int | str:
+    try:
+        return int(ray.get(reference, timeout=PROBE_SECONDS))
+    except ray.exceptions.RayError as error:
+        return str(error).splitlines()[-1]
+
+
+def _gpu_probe() -> Callable[[], int]:
+    """Returns the function that counts a node's GPUs; sent whole, like :func:`_probe`'s."""
+
+    def probe() -> int:
+        import os  # noqa: PLC0415 (there, not here)
+        import subprocess  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        # Ray hides all GPUs from a task that reserves none
+        kept = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+        code = "import torch; print(torch.cuda.device_count())"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True
+        )
+        return int(done.stdout.split()[-1])
+
+    return probe
 
 
 def _answer(reference: Any) -> Answer | str:

@@ -6,16 +6,18 @@ import re
 import tempfile
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pyarrow import fs
 from ray import tune
-from tensorboardX import SummaryWriter
 
 from nalu_ray.results.store.rows import COMPLETED
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.plan import Plan
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
 
 QUANTILES = {"lower quartile": 0.25, "median": 0.5, "upper quartile": 0.75}
 PARENT = ".tensorboard"
@@ -49,6 +51,8 @@ class Curves(tune.Callback):
         return f"{self.store.root}/{PARENT}/{self.name}"
 
     def writer(self, setting_id: str) -> SummaryWriter:
+        from tensorboardX import SummaryWriter  # noqa: PLC0415 (it loads torch; slots need neither)
+
         if setting_id not in self.writers:
             name = re.sub(r"[^A-Za-z0-9=.,+-]+", "_", self.plan.labels[setting_id])[:120]
             self.writers[setting_id] = SummaryWriter(str(self.folder / name))

@@ -76,8 +76,10 @@ def amounts(resources: Mapping[str, float], of: Mapping[str, float] | None = Non
 def holders() -> list[str]:
     """Returns a text per job that holds CPUs or GPUs, with its command."""
     try:
-        held = _held()
-        names = {job.job_id: job.entrypoint for job in state.list_jobs(timeout=_ANSWER_SECONDS)}
+        here = ray.get_runtime_context().gcs_address  # a machine may run several clusters
+        held = _held(here)
+        jobs = state.list_jobs(address=here, timeout=_ANSWER_SECONDS)
+        names = {job.job_id: job.entrypoint for job in jobs}
     except Exception as error:  # the dashboard answers, and may be off
         return [f"not known by whom ({type(error).__name__})"]
     names[ray.get_runtime_context().get_job_id()] = "this process"
@@ -88,8 +90,9 @@ def holders() -> list[str]:
     ]
 
 
-def _held() -> dict[str, dict[str, float]]:
+def _held(address: str) -> dict[str, dict[str, float]]:
     options: dict[str, Any] = {
+        "address": address,
         "detail": True,
         "limit": _MOST,
         "timeout": _ANSWER_SECONDS,

@@ -4,13 +4,18 @@ A slot serves many trials (``reuse_actors``) and passes each one to a Ray *task*
 name: the dashboard's task list shows ``static nalu mul lr=0.01 seeds 0-99``, and Ray gives the next
 task a process that has loaded torch already. The alternative, a new actor per trial, takes five
 seconds of CPU for its imports (measured on two cores).
+
+Tune calls a slot once per report. Ray records none of these calls, so that the job's tasks are its
+trials, and the dashboard lists them below their slots.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray import tune
@@ -20,30 +25,54 @@ from nalu_ray.results.store import states
 from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.sweep import out_of_memory
 from nalu_ray.sweep.dispatch import receive
+from nalu_ray.sweep.ray.trial_log import TrialLog
 from nalu_ray.sweep.stdio import lasting
 from nalu_ray.sweep.trial import Report, Trial, TrialSpec
 from nalu_ray.sweep.warnings import WarningRelay
 
 
-def _run_trial(
-    spec: dict[str, Any], state_seconds: float, report_seconds: float
-) -> Iterator[Report]:
+def trial(spec: dict[str, Any], state_seconds: float, report_seconds: float) -> Iterator[Report]:
     """Runs a trial in a worker process; yields its reports with the warnings in between."""
     messages: list[str] = []
     with lasting(), WarningRelay(messages.append):
         received = receive(spec)
-        for report in Trial(received, report_seconds=report_seconds, state_seconds=state_seconds):
-            yield replace(report, messages=tuple(messages))
+        log = TrialLog(received)
+        log.started()
+        running = Trial(received, report_seconds=report_seconds, state_seconds=state_seconds)
+        for progress in running:
+            report = replace(progress, messages=tuple(messages))
+            log.failed(running.traceback)
+            log.report(report)
+            yield report
             messages.clear()
+        if received.gpus and running.traceback:
+            # an error of CUDA lasts as long as its process, and would fail every later trial here;
+            # Ray delivers the reports first
+            sys.exit(0)
 
 
-run_trial = ray.remote(max_retries=0)(_run_trial)
+run_trial = ray.remote(max_retries=0)(trial)
 # a process stays on its first GPU: on a node with several, each trial gets a new process
-run_trial_afresh = ray.remote(max_retries=0, max_calls=1)(_run_trial)
+run_trial_afresh = ray.remote(max_retries=0, max_calls=1)(trial)
+
+
+def _unrecorded(name: str) -> Any:
+    """Returns a method of Tune's trainable whose calls Ray does not record as tasks."""
+    inherited = getattr(tune.Trainable, name)
+
+    # Ray looks below functools.wraps, and would not see the option there
+    def method(self: tune.Trainable, *arguments: Any, **options: Any) -> Any:
+        return inherited(self, *arguments, **options)
+
+    method.__name__ = name
+    return ray.method(enable_task_events=False)(method)
 
 
 class Slot(tune.Trainable):
     """Tune's side of trials: runs one after another, each as a Ray task."""
+
+    # calls on threads: Ray records the actor, not a call, as the parent of the tasks it submits
+    actor_options: ClassVar[dict[str, Any]] = {"max_concurrency": 2}
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
@@ -104,11 +133,19 @@ class Slot(tune.Trainable):
         self.reports = None
 
     def __repr__(self) -> str:
-        return f"{self.spec['task']}: worker"
+        return f"{self.spec['task']} trials, slot {os.getpid()}"
+
+    # what Tune calls
+    train, reset, save, stop, get_auto_filled_metrics = map(
+        _unrecorded, ("train", "reset", "save", "stop", "get_auto_filled_metrics")
+    )
 
     def _start(self) -> Any:
+        print(f"runs {self.spec['label']}, a task of this job", file=sys.stderr, flush=True)
         group: Any = ray.util.get_current_placement_group()
-        task = run_trial_afresh if self.spec["gpus"] and _gpus_here() > 1 else run_trial
+        # cuBLAS reads whether to be deterministic once per process
+        alone = self.spec["setting"].get("deterministic") or _gpus_here() > 1
+        task = run_trial_afresh if self.spec["gpus"] and alone else run_trial
         return task.options(
             name=self.spec["label"],
             num_cpus=self.spec["share"],

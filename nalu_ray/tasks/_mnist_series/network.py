@@ -15,7 +15,6 @@ from nalu_ray.training.fields import (
     MemoryInit,
     SupervisedSetting,
     WeightInit,
-    starts,
 )
 
 TEST_IMAGES = 10_000
@@ -65,7 +64,7 @@ class ReaderSetting(SupervisedSetting):
     def cell(self, features: int, outputs: int) -> layers.Cell:
         """Builds the cell over features for a number of outputs."""
         known = layers.get_cell(self.layer).options
-        options = starts(known, self.weight_init, self.gate_init, self.memory_init) | self.options
+        options = self.layer_options(known) | self.options
         size = outputs if self.answers() else self.hidden
         return layers.build_cell(self.layer, features, size, **options)
 

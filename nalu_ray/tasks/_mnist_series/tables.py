@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nalu_ray.results.specs import FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import FigureSpec, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.tasks._mnist_series.data import LENGTHS
 from nalu_ray.tasks._recurrent_models import MODELS
 
@@ -72,6 +72,7 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
     ]
     exact = TableSpec(
         name=f"mnist_{task}_exact",
+        title="Exact answers",
         caption=f"MNIST {task}: exact answers (%), series whose {noun} all round to the right "
         f"numbers. {TRAINED}",
         rows=MODELS,
@@ -110,18 +111,14 @@ def figures(task: str) -> tuple[FigureSpec, ...]:
             select_step=True,
             problem=PROBLEM,
         ),
-        FigureSpec(
+        learning_figure(
             name=f"mnist_{task}_learning",
             caption="Error on series of 1000 test digits during training on series of {length}.",
             metric="mae_1000",
             split="test",
-            x="step",
             lines=MODELS,
-            statistic="median",
             selection=RULE,
-            x_label="training step",
             y_label="mean absolute error",
-            log_y=True,
             problem=PROBLEM,
         ),
     )

@@ -50,6 +50,7 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
     tables = (
         TableSpec(
             name="comparison",
+            title="All pairs right",
             caption=f"a {{op}} b: seeds (%) that get all pairs right, by size of the numbers: "
             f"{PAIRS}. Trained on numbers from 1 to 9.",
             rows=LAYERS,
@@ -61,6 +62,7 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
         ),
         TableSpec(
             name="comparison_error",
+            title="Error of the probability",
             caption=f"a {{op}} b: mean absolute error of the probability, by size of the numbers: "
             f"{PAIRS}. Trained on numbers from 1 to 9.",
             rows=LAYERS,

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.seeding import Streams, generator
 from nalu_ray.task import Batch
 from nalu_ray.tasks._recurrent_models import CONTROLS
@@ -102,6 +102,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         ),
         TableSpec(
             name="language_exact",
+            title="Exact answers",
             caption="Exact answers (%): predictions that round to the right number, {division}.",
             rows=MODELS,
             columns=COLUMNS,
@@ -117,19 +118,15 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
         ),
     )
     figures = (
-        FigureSpec(
+        learning_figure(
             name="language_learning",
             caption="Test error during training, {division}.",
             metric="mae",
             split="test",
-            x="step",
             lines=MODELS,
             panels=COLUMNS,
-            statistic="median",
             selection=RULE,
-            x_label="training step",
             y_label="mean absolute error",
-            log_y=True,
             words=WORDS,
             problem=PROBLEM,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from nalu_ray import layers
 from nalu_ray.errors import did_you_mean
+from nalu_ray.input.values import Named
 from nalu_ray.tasks._recurrent_models import CONTROLS
 from nalu_ray.tasks.language.data import VOCABULARY
 from nalu_ray.training.fields import (
@@ -20,9 +21,7 @@ from nalu_ray.training.fields import (
     Options,
     SupervisedSetting,
     WeightInit,
-    starts,
 )
-from nalu_ray.values import Named
 
 Combine = Literal["last", "sum", "recurrent"]
 LINEAR = "none"  # the network without an activation
@@ -169,7 +168,7 @@ class LanguageNetwork(nn.Module):
 
 
 def _stack(setting: LanguageSetting, inputs: int, outputs: int, count: int) -> nn.Module:
-    options = _chosen(layers.get(setting.head).options, setting)
+    options = setting.layer_options(layers.get(setting.head).options) | setting.options
     try:
         return layers.build(
             setting.head, inputs, setting.registers, outputs, hidden_layers=count - 1, **options
@@ -183,10 +182,5 @@ def _stack(setting: LanguageSetting, inputs: int, outputs: int, count: int) -> n
 def _cell(setting: LanguageSetting, inputs: int) -> layers.Cell:
     if setting.head == LINEAR:
         return layers.UnitCell(inputs, setting.registers, layers.Linear)
-    options = _chosen(layers.get_cell(setting.head).options, setting)
+    options = setting.layer_options(layers.get_cell(setting.head).options) | setting.options
     return layers.build_cell(setting.head, inputs, setting.registers, **options)
-
-
-def _chosen(known: Sequence[str], setting: LanguageSetting) -> dict[str, Any]:
-    options = starts(known, setting.weight_init, setting.gate_init, setting.memory_init)
-    return options | setting.options

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nalu_ray.data import mnist
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.parity import data
@@ -73,15 +73,15 @@ class ParityTask(SupervisedTask[ParitySetting]):
         ),
     )
     figures = (
-        FigureSpec(
+        learning_figure(
             name="parity_learning",
             caption="Test accuracy during training; digits at least {min_distance} pixels apart.",
             metric="accuracy",
             split="test",
-            x="step",
             lines=LAYERS,
             selection=RULE,
-            x_label="training step",
+            log_y=False,
+            statistic="mean",
             y_label="accuracy",
             problem=PROBLEM,
         ),

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.program.data import ADDITION, FEATURES, PROGRAM, draw, encode
@@ -89,19 +89,18 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         ),
     )
     figures = tuple(
-        FigureSpec(
+        learning_figure(
             name=f"program_{shown}",
             number="4, 6",
             caption=f"Program evaluation during training, on {shown} numbers. {DIGITS}",
             paper=PAPER,
             metric="digits",
             split=split,
-            x="step",
             lines=MODELS,
             panels=VARIANTS,
             statistic="two_sigma",
             selection=RULE,
-            x_label="training step",
+            log_y=False,
             y_label="share of matching digits",
             problem=PROBLEM,
         )

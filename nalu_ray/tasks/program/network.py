@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -100,11 +100,8 @@ class ProgramNetwork(nn.Module):
     def __init__(self, setting: ProgramSetting) -> None:
         super().__init__()
         known = layers.get_cell(setting.layer).options
-        chosen: dict[str, Any] = {"registers": setting.registers, "view": setting.view}
-        options = {name: value for name, value in chosen.items() if name in known}
-        self.cell = layers.build_cell(
-            setting.layer, FEATURES, setting.hidden, **options | setting.options
-        )
+        options = setting.layer_options(known) | setting.options
+        self.cell = layers.build_cell(setting.layer, FEATURES, setting.hidden, **options)
         has_registers = "registers" in known
         self.read = None if has_registers else layers.Linear(self.cell.out_features, 1)
         self.scale = setting.scale

@@ -10,16 +10,17 @@ in pieces, so they take no more memory than short ones.
 
 from __future__ import annotations
 
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
+from nalu_ray.results.specs import Axis
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
-from nalu_ray.tasks._operands import RecurrentOperation, StaticOperation, axis
+from nalu_ray.tasks import _arithmetic_tables as arithmetic
+from nalu_ray.tasks._operands import RecurrentOperation, axis
 from nalu_ray.tasks._recurrent_models import MODELS
 from nalu_ray.tasks.recurrent import mass
 from nalu_ray.tasks.recurrent.data import PIECE, pieces, success_error, target, whole
@@ -28,16 +29,18 @@ from nalu_ray.training.metrics import constant_errors, mean_squared_error
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
-SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = ("inputs", "section", "overlap", "length", "test_length", "train_range")
-SETS = "Trained on sequences of {length} steps, extrapolated to {test_length}."
-PRESETS = ("*", f"!{mass.PRESET}")
-PAPER = {"inputs": "10", "length": "10", "test_length": "1000"}
+DATA = "Trained on sequences of {length} steps, extrapolated to {test_length}."
 OPERATIONS = axis(get_args(RecurrentOperation))
-RELATIVE = {
-    split: Measure(metric="mse", split=split, label=label, relative_to="random_mse", format=".1f")
-    for split, label in SPLITS.items()
-}
+SUMMARY = Axis(
+    field="layer",
+    labels={"lstm": "LSTM", "rnn_relu": "ReLU", "nac": "NAC", "nalu": "NALU"},
+    others=False,
+    published={name: f"recurrent_{name}" for name in ("lstm", "rnn_relu", "nac", "nalu")},
+    given=MODELS.given,
+    apart=MODELS.apart,
+)
+SHOWN: dict[str, Any] = {"presets": ("*", f"!{mass.PRESET}"), "problem": PROBLEM}
 
 
 class RecurrentTask(SupervisedTask[RecurrentSetting]):
@@ -50,89 +53,29 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
     axes = ("layer", "op")
     splits: ClassVar[tuple[str, ...]] = ("interpolation", "extrapolation", "train")
     tables = (
-        TableSpec(
-            name="recurrent",
-            number=9,
-            caption="Recurrent arithmetic: mean squared error relative to an untrained LSTM of "
-            "{reference_hidden} units. " + SETS,
-            rows=MODELS,
-            columns=OPERATIONS,
-            measures=RELATIVE,
-            solved_below="solved_mse",
-            models="rows",
-            paper=PAPER,
-            presets=PRESETS,
-            problem=PROBLEM,
-        ),
-        TableSpec(
-            name="recurrent_summary",
-            number=1,
-            caption="Recurrent half: mean squared error relative to an untrained LSTM of "
-            "{reference_hidden} units. " + SETS,
-            rows=axis(get_args(StaticOperation), others=False),
-            columns=Axis(
-                field="layer",
-                labels={"lstm": "LSTM", "rnn_relu": "ReLU", "nac": "NAC", "nalu": "NALU"},
-                others=False,
-                published={
-                    name: f"recurrent_{name}" for name in ("lstm", "rnn_relu", "nac", "nalu")
-                },
-                given=MODELS.given,
-                apart=MODELS.apart,
-            ),
-            measures=RELATIVE,
-            solved_below="solved_mse",
-            paper=PAPER,
-            presets=PRESETS,
-            problem=PROBLEM,
-        ),
-        TableSpec(
-            name="recurrent_raw",
-            number=8,
-            caption="Recurrent arithmetic: mean squared error. T is measured on {shared_inputs}, I "
-            "on sequences of the training length, E on longer ones; Random is an untrained LSTM "
-            "(median over seeds). " + SETS,
+        *arithmetic.tables(
+            "recurrent",
+            (9, 8),
+            {"rows": MODELS, "columns": OPERATIONS, "models": "rows"},
+            summary=SUMMARY,
+            untrained="an untrained LSTM of {reference_hidden} units",
+            legend="T is measured on {shared_inputs}, I on sequences of the training length, E on "
+            "longer ones; Random is an untrained LSTM (median over seeds).",
             words={
                 "shared_inputs": {
                     "false": "the first training batch",
                     "true": "a separate batch per seed, not used in training",
                 }
             },
-            rows=MODELS,
-            columns=OPERATIONS,
-            measures={
-                split: Measure(metric="mse", split=split, label=split[0].upper(), format=".4g")
-                for split in ("train", *SPLITS)
-            },
-            layout="subrows",
-            reference="random_mse",
+            splits=("train", *arithmetic.SPLITS),
             reference_by=("reference_hidden",),
-            solved_below="solved_mse",
-            models="rows",
-            paper=PAPER,
-            presets=PRESETS,
-            problem=PROBLEM,
+            data=DATA,
+            paper={"inputs": "10", "length": "10", "test_length": "1000"},
+            **SHOWN,
         ),
         mass.TABLE,
     )
-    figures = (
-        FigureSpec(
-            name="recurrent_learning",
-            caption="Extrapolation error during training.",
-            metric="mse",
-            split="extrapolation",
-            x="step",
-            lines=MODELS,
-            panels=OPERATIONS,
-            statistic="median",
-            relative_to="random_mse",
-            x_label="training step",
-            y_label="error (100 = untrained network)",
-            log_y=True,
-            presets=PRESETS,
-            problem=PROBLEM,
-        ),
-    )
+    figures = (arithmetic.learning("recurrent", MODELS, OPERATIONS, **SHOWN),)
 
     def build(self, setting: RecurrentSetting) -> nn.Module:
         return RecurrentNetwork(setting)

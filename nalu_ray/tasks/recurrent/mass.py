@@ -11,6 +11,7 @@ from nalu_ray.tasks._operands import axis
 PRESET = "mass"
 TABLE = TableSpec(
     name="recurrent_mass",
+    title="Recipes of Hoedt et al. (2021)",
     caption="Recurrent arithmetic by the recipes of Hoedt et al. (2021): x of {train_range}, "
     "operands of {section} of {inputs} inputs, {overlap} in both. Trained on sequences of {length} "
     "steps, extrapolated to {test_length}.",

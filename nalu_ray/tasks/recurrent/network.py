@@ -20,7 +20,6 @@ from nalu_ray.training.fields import (
     Range,
     SupervisedSetting,
     WeightInit,
-    starts,
 )
 
 
@@ -114,4 +113,4 @@ class RecurrentNetwork(nn.Module):
 
 def _chosen(known: Sequence[str], setting: RecurrentSetting, gate: float | str) -> dict[str, Any]:
     options = {name: value for name, value in setting.options.items() if name in known}
-    return starts(known, setting.weight_init, gate, setting.memory_init) | options
+    return setting.layer_options(known, gate_init=gate) | options

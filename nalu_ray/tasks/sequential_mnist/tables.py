@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from nalu_ray.results import publication
 from nalu_ray.results.publication import Publication
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS
 from nalu_ray.tasks.sequential_mnist.network import EXACT, Accumulation
 
@@ -103,6 +103,7 @@ def _table(
     """Returns a table of one operation; of success rates, if published ones are given."""
     return TableSpec(
         name=name,
+        title="Success rates" if success else "Squared errors",
         caption=caption,
         rows=Axis(field="layer", labels=MODELS[op]),
         columns=PENALISED,
@@ -139,19 +140,15 @@ def figures() -> tuple[FigureSpec, ...]:
             select_step=True,
             problem=PROBLEM,
         ),
-        FigureSpec(
+        learning_figure(
             name="sequential_learning",
             caption="Squared error of the validation series during training.",
             metric="mse",
             split="validation",
-            x="step",
             lines=lines,
             panels=panels,
-            statistic="median",
             selection=RULE,
-            x_label="training step",
             y_label="mean squared error",
-            log_y=True,
             problem=PROBLEM,
         ),
     )

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nalu_ray.results import leaderboard
 from nalu_ray.results.publication import read
-from nalu_ray.results.specs import Axis, FigureSpec, Selection, TableSpec
+from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.single_module import data, network
@@ -29,21 +29,25 @@ CAPTION = (
     "training."
 )
 WORDS = {"op": {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b"}}
-OWN = ("mixed-signs", "small-divisors", "inalu")
+OWN = ("mixed-signs", "small-divisors", "benford", "snmu-noise", "inalu")
 NINE = ("-20:-10", "-2:-1", "-1.2:-1.1", "-0.2:-0.1", "-2:2", "0.1:0.2", "1:2", "1.1:1.2", "10:20")
 MIXED = ("-2:2", "-50:50", "-100:100")
 OPPOSITE = {"-2:-0.1": " / 0.1:2", "0.1:2": " / -2:-0.1", "-2:-1": " / 1:2", "1:2": " / -2:-1"}
 SMALL = ("0:0.0001", "0:0.001", "0:0.01", "0:0.1", "0:1")
 
 
+def _as_stored(ranges: Mapping[str, str]) -> dict[str, str]:
+    """Returns labels by range as tables read it, from those by range as it is written."""
+    return {str([float(end) for end in text.split(":")]): ranges[text] for text in ranges}
+
+
 def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> list[TableSpec]:
     """Returns success rates and costs of units by range; ``ranges`` are labels."""
-    as_stored = {str([float(end) for end in text.split(":")]): ranges[text] for text in ranges}
     by_range, cost, _ = leaderboard.tables(
         name,
         CAPTION,
         units=Axis(field="layer"),
-        operations=Axis(field="train_range", labels=as_stored, others=False),
+        operations=Axis(field="train_range", labels=_as_stored(ranges), others=False),
         solved_below="solved_mse",
         presets=tuple(presets),
         problem=("op", "inputs", "opposite", "distribution", "weight_error", "solved_below"),
@@ -52,6 +56,34 @@ def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> lis
     return [table.model_copy(update={"words": WORDS}) for table in (by_range, cost)]
 
 
+NOISE = TableSpec(
+    name="snmu_noise",
+    title="Ranges of noise",
+    caption="x1 × x2 by the sNMU with noise of several ranges: solved seeds, per cent, by range of "
+    "x in training.",
+    rows=Axis(
+        field="options",
+        labels={
+            "{}": "U(1, 5), as published",
+            '{"noise_low": 0.01, "noise_high": 0.05}': "U(0.01, 0.05)",
+            '{"noise_low": 0.1, "noise_high": 0.5}': "U(0.1, 0.5)",
+            '{"noise_low": 1.0, "noise_high": 2.0}': "U(1, 2)",
+            '{"noise_low": 5.0, "noise_high": 10.0}': "U(5, 10)",
+            '{"batch_noise": true}': "U(1, 1 + 1 / sd)",
+        },
+    ),
+    columns=Axis(field="train_range", labels=_as_stored({text: text for text in NINE})),
+    models="rows",
+    measures={
+        "rate": Measure(
+            metric="mse", split="extrapolation", label="solved, %", statistic="rate", format=".0f"
+        )
+    },
+    solved_below="solved_mse",
+    presets=("snmu-noise",),
+    problem=("op", "inputs"),
+    paper={"test_size": "10000", "batch": "128"},
+)
 INALU = FigureSpec(
     name="inalu",
     caption="First experiment of Schlör, Ring and Hotho (2020): seeds of the iNALU whose last "
@@ -89,6 +121,8 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
             ["mixed-signs"],
         ),
         *_tables("small_divisors", {text: text for text in SMALL}, ["small-divisors"]),
+        *_tables("benford", {"10:100": "10:100"}, ["benford"]),
+        NOISE,
     )
     figures = (INALU,)
 

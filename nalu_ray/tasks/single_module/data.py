@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nalu_ray.seeding import FloatArray, Streams
+from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
+from nalu_ray.tasks._inputs import draw
 from nalu_ray.tasks._operands import OPERATIONS, operands, sections
 from nalu_ray.tasks.single_module.network import SingleModuleSetting
 
 _NOISE = torch.finfo(torch.float32).eps
-_BELOW = 0.0013498980316301  # share of a normal law below three standard deviations
 _SMALLEST = torch.finfo(torch.float32).tiny
 
 
@@ -22,7 +22,8 @@ def sample(setting: SingleModuleSetting, split: str, streams: Streams) -> Batch:
     """Draws inputs, (R, N, inputs), R = 1 if shared, and targets, (R, N, 1)."""
     training, beyond = split == "train", split == "extrapolation"
     shape = (setting.batch if training else setting.test_size, setting.inputs)
-    x = _draw(setting, streams, shape, setting.test_range if beyond else setting.train_range)
+    bounds = setting.test_range if beyond else setting.train_range
+    x = draw(setting.distribution, streams, shape, bounds)
     if beyond and setting.test_signs:
         x *= np.copysign(np.float32(1), streams.uniform(shape, -1.0, 1.0))
     if setting.opposite:
@@ -31,22 +32,6 @@ def sample(setting: SingleModuleSetting, split: str, streams: Streams) -> Batch:
     shared = training and setting.shared_inputs
     a, b = operands(inputs, chosen(setting, streams.seeds), shared)
     return Batch((inputs,), OPERATIONS[setting.op].apply(a, b).unsqueeze(2), shared)
-
-
-def _draw(
-    setting: SingleModuleSetting,
-    streams: Streams,
-    shape: tuple[int, int],
-    bounds: tuple[float, float],
-) -> FloatArray:
-    if setting.distribution == "uniform":
-        return streams.uniform(shape, *bounds)
-    low, high = bounds
-    # quantiles of uniform numbers, within three standard deviations
-    uniform = torch.from_numpy(streams.uniform(shape, _BELOW, 1 - _BELOW))
-    x = (low + high) / 2 + (high - low) / 6 * torch.special.ndtri(uniform)
-    drawn: FloatArray = x.clamp(low, high).numpy()
-    return drawn
 
 
 def chosen(setting: SingleModuleSetting, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:

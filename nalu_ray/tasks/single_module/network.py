@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from torch import nn
 
 from nalu_ray import layers
+from nalu_ray.tasks._inputs import Distribution, check_distribution
 from nalu_ray.training.fields import (
     GateInit,
     LayerName,
@@ -28,15 +29,17 @@ class SingleModuleSetting(SupervisedSetting):
     op: ModuleOperation = Field("mul", description="operation on the two inputs")
     inputs: int = Field(2, ge=2, description="length of x; those beyond two are redundant")
     train_range: Range = Field(
-        (1.0, 2.0), description="x of training and interpolation is U(low, high), as low:high"
+        (1.0, 2.0),
+        description="range of x in training and interpolation, U(low, high), as low:high",
     )
     test_range: Range = Field(
-        (2.0, 6.0), description="x of extrapolation is U(low, high), as low:high"
+        (2.0, 6.0), description="range of x in extrapolation, U(low, high), as low:high"
     )
-    distribution: Literal["uniform", "normal"] = Field(
+    distribution: Distribution = Field(
         "uniform",
         description="of x within its range; normal: with a sixth of the range as standard "
-        "deviation, and nothing beyond the range",
+        "deviation, and nothing beyond the range; exponential: from low on, of mean high - low, "
+        "without an upper end; benford: its logarithm is uniform",
     )
     test_signs: bool = Field(False, description="give each x of extrapolation a random sign")
     opposite: bool = Field(
@@ -67,12 +70,11 @@ class SingleModuleSetting(SupervisedSetting):
     def _possible(self) -> SingleModuleSetting:
         if self.test_signs and self.opposite:
             raise ValueError("test_signs=true gives signs at random: it excludes opposite=true")
+        check_distribution(self.distribution, self.train_range, self.test_range)
         return self
 
 
 def build(setting: SingleModuleSetting) -> nn.Module:
     """Builds the unit of one seed, (batch, inputs) to (batch, 1)."""
-    known = layers.get(setting.layer).options
-    chosen: dict[str, Any] = {"init": setting.weight_init, "gate_init": setting.gate_init}
-    options = {name: value for name, value in chosen.items() if name in known} | setting.options
+    options = setting.layer_options(layers.get(setting.layer).options) | setting.options
     return layers.build(setting.layer, setting.inputs, 1, 1, hidden_layers=0, **options)

@@ -11,38 +11,34 @@ With ``sets=separated``, the default, each set guarantees by construction:
   what the training distribution can produce at all.
 
 The Arithmetic Dataset Task of Madsen and Johansen (2020), preset ``madsen``, draws the sets plainly
-from their ranges.
+from their ranges, as do the tasks of Heim, Pevný and Šmídl (2020), preset ``npu``, and of Schlör,
+Ring and Hotho (2020), preset ``inalu``.
 """
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
+from nalu_ray.results.specs import Axis
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
+from nalu_ray.tasks import _arithmetic_tables as arithmetic
 from nalu_ray.tasks._operands import StaticOperation, axis
-from nalu_ray.tasks.static import data, madsen, network, npu
+from nalu_ray.tasks.static import data, network, protocols
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.metrics import constant_errors
 from nalu_ray.training.supervised import SupervisedTask
 
-SPLITS = {"interpolation": "Interpolation", "extrapolation": "Extrapolation"}
 PROBLEM = (
     "inputs", "section", "overlap", "train_range", "test_range", "sets", "test_signs", "threshold",
+    "distribution", "operands", "solved_below",
 )  # fmt: skip
-SETS = (
+DATA = (
     "{inputs} inputs, drawn from {train_range} in training and from {test_range} in "
     "extrapolation; a and b are sums of {section} inputs each."
 )
-PAPER = {"inputs": "100"}
-RELATIVE = {
-    split: Measure(metric="mse", split=split, label=label, relative_to="random_mse", format=".1f")
-    for split, label in SPLITS.items()
-}
-PRESETS = ("*", f"!{madsen.PRESETS}", f"!{npu.PRESET}")
 ROWS = axis(get_args(StaticOperation))
 COLUMNS = Axis(
     field="layer",
@@ -61,6 +57,16 @@ COLUMNS = Axis(
         "nac_nalu": "NAC+NALU (ours)",
     },
 )
+SUMMARY = Axis(
+    field="layer",
+    labels={name: COLUMNS.labels[name] for name in ("relu6", "none", "nac", "nalu")},
+    others=False,
+    published={name: f"static_{name}" for name in ("relu6", "none", "nac", "nalu")},
+)
+SHOWN: dict[str, Any] = {
+    "presets": ("*", *(f"!{pattern}" for pattern in protocols.PRESETS)),
+    "problem": PROBLEM,
+}
 
 
 class StaticTask(SupervisedTask[StaticSetting]):
@@ -72,77 +78,22 @@ class StaticTask(SupervisedTask[StaticSetting]):
     setting_type = StaticSetting
     axes = ("layer", "op")
     tables = (
-        TableSpec(
-            name="static",
-            number=7,
-            caption="Static arithmetic: mean squared error relative to an untrained network. "
-            + SETS,
-            rows=ROWS,
-            columns=COLUMNS,
-            measures=RELATIVE,
-            solved_below="solved_mse",
-            paper=PAPER,
-            presets=PRESETS,
-            problem=PROBLEM,
-        ),
-        TableSpec(
-            name="static_summary",
-            number=1,
-            caption="Static half: mean squared error relative to an untrained network. " + SETS,
-            rows=axis(get_args(StaticOperation), others=False),
-            columns=Axis(
-                field="layer",
-                labels={"relu6": "Relu6", "none": "None", "nac": "NAC", "nalu": "NALU"},
-                others=False,
-                published={name: f"static_{name}" for name in ("relu6", "none", "nac", "nalu")},
-            ),
-            measures=RELATIVE,
-            solved_below="solved_mse",
-            paper=PAPER,
-            presets=PRESETS,
-            problem=PROBLEM,
-        ),
-        TableSpec(
-            name="static_raw",
-            number=6,
-            caption="Static arithmetic: mean squared error. Random is an untrained linear network "
-            "(median over seeds). " + SETS,
-            rows=ROWS,
-            columns=COLUMNS,
-            measures={
-                split: Measure(metric="mse", split=split, label=label[0], format=".4g")
-                for split, label in SPLITS.items()
-            },
-            layout="subrows",
-            reference="random_mse",
+        *arithmetic.tables(
+            "static",
+            (7, 6),
+            {"rows": ROWS, "columns": COLUMNS},
+            summary=SUMMARY,
+            untrained="an untrained network",
+            legend="Random is an untrained linear network (median over seeds).",
+            splits=arithmetic.SPLITS,
             reference_by=("hidden",),
-            solved_below="solved_mse",
-            paper=PAPER,
-            presets=PRESETS,
-            problem=PROBLEM,
+            data=DATA,
+            paper={"inputs": "100"},
+            **SHOWN,
         ),
-        *madsen.TABLES,
-        *npu.TABLES,
+        *protocols.TABLES,
     )
-    figures = (
-        FigureSpec(
-            name="static_learning",
-            caption="Extrapolation error during training.",
-            metric="mse",
-            split="extrapolation",
-            x="step",
-            lines=COLUMNS,
-            panels=ROWS,
-            statistic="median",
-            relative_to="random_mse",
-            x_label="training step",
-            y_label="error (100 = untrained network)",
-            log_y=True,
-            presets=PRESETS,
-            problem=PROBLEM,
-        ),
-        *madsen.FIGURES,
-    )
+    figures = (arithmetic.learning("static", COLUMNS, ROWS, **SHOWN), *protocols.FIGURES)
 
     def build(self, setting: StaticSetting) -> nn.Module:
         return network.build(setting)

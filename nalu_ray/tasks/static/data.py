@@ -5,39 +5,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from nalu_ray import layers
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
 from nalu_ray.tasks import _threshold as threshold
-from nalu_ray.tasks._operands import OPERATIONS, Sections, operands, redraw, sections
+from nalu_ray.tasks._inputs import draw
+from nalu_ray.tasks._operands import OPERATIONS, Sections, operands, sections
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
 
 OBSERVED_EXAMPLES = 10_000  # of training, at most, that bound the interpolation set
+REDRAWS = 200
 
 
 def _operands(
     x: Tensor, setting: StaticSetting, seeds: Sequence[int], shared: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return operands(x, _chosen(setting, seeds), shared)
+    return operands(_with_zero(setting, x), _chosen(setting, seeds), shared)
+
+
+def _with_zero(setting: StaticSetting, x: Tensor) -> Tensor:
+    """Appends the input 0, which operands shorter than others contain."""
+    return x if setting.operands == "sections" else functional.pad(x, (0, 1))
 
 
 def _chosen(setting: StaticSetting, seeds: Sequence[int]) -> Sections:
+    if setting.operands == "nested":
+        rows = torch.tensor([[0, 1, 4, 4], [0, 1, 2, 3]])
+        a, b = rows[:, None].expand(2, len(seeds), 4)
+        return a, b
+    if setting.operands == "scattered":
+        return _scattered(tuple(seeds), setting.inputs)
     shape = (setting.inputs, setting.section, setting.overlap)
     return sections("static", tuple(seeds), *shape)
+
+
+@functools.lru_cache(maxsize=8)
+def _scattered(seeds: tuple[int, ...], inputs: int) -> Sections:
+    """Returns the elements of a and b, (R, inputs) each; the index ``inputs`` fills them up.
+
+    As in the fourth experiment of Schlör, Ring and Hotho (2020): each element is in a with
+    probability 1/2, in b with 1/4, or in neither. Draws with an empty operand are repeated.
+    """
+    places = torch.arange(inputs)
+    kinds = []
+    for rng in Streams("static", seeds, "scattered").generators:
+        kind = rng.choice(3, inputs, p=(0.5, 0.25, 0.25))
+        while not {0, 1} <= set(kind.tolist()):
+            kind = rng.choice(3, inputs, p=(0.5, 0.25, 0.25))
+        kinds.append(torch.from_numpy(kind))
+    drawn = torch.stack(kinds)
+    return torch.where(drawn == 0, places, inputs), torch.where(drawn == 1, places, inputs)
 
 
 def training_batch(setting: StaticSetting, streams: Streams) -> Batch:
     """Draws a batch per seed: inputs (R, N, inputs), R = 1 if shared, and targets (R, N, 1)."""
     shape = (setting.batch, setting.inputs)
-    x = torch.from_numpy(streams.uniform(shape, *setting.train_range))
+    x = torch.from_numpy(draw(setting.distribution, streams, shape, setting.train_range))
     return with_target(setting, x, streams.seeds, setting.shared_inputs)
 
 
@@ -59,7 +92,8 @@ def evaluation_inputs(setting: StaticSetting, split: str, streams: Streams) -> T
 def _plain_inputs(setting: StaticSetting, split: str, streams: Streams) -> Tensor:
     beyond = split == "extrapolation"
     shape = (setting.test_size, setting.inputs)
-    x = streams.uniform(shape, *(setting.test_range if beyond else setting.train_range))
+    bounds = setting.test_range if beyond else setting.train_range
+    x = draw(setting.distribution, streams, shape, bounds)
     if beyond and setting.test_signs:
         x *= np.copysign(np.float32(1), streams.uniform(shape, -1.0, 1.0))
     return torch.from_numpy(x)
@@ -68,15 +102,13 @@ def _plain_inputs(setting: StaticSetting, split: str, streams: Streams) -> Tenso
 def _inside_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
     """Draws training-range x whose a, b and y lie within those of the first training batches."""
     seen, low, high = _observed(setting, streams)
-    shape = (setting.test_size, setting.inputs)
 
     def inside(x: Tensor) -> Tensor:
         values = _abc(setting, x, streams.seeds)
         return ((values >= low) & (values <= high)).all(dim=2)
 
-    x = torch.from_numpy(streams.uniform(shape, *setting.train_range))
     # if the span is too narrow to hit, the observed examples themselves are inside
-    return redraw(x, streams, setting.train_range, inside, seen)
+    return _drawn(setting, streams, setting.train_range, inside, seen)
 
 
 def _observed(setting: StaticSetting, streams: Streams) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,7 +131,6 @@ def _observed(setting: StaticSetting, streams: Streams) -> tuple[Tensor, Tensor,
 def _beyond_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
     """Draws test-range x with an operand outside what the training range can produce."""
     low, high = (setting.section * bound for bound in setting.train_range)
-    shape = (setting.test_size, setting.inputs)
 
     def beyond(x: Tensor) -> Tensor:
         a, b = _operands(x, setting, streams.seeds)
@@ -108,8 +139,38 @@ def _beyond_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
 
     edge = max(setting.test_range, key=lambda value: abs(value - sum(setting.train_range) / 2))
     certain = torch.full((len(streams), 1, setting.inputs), edge)
-    x = torch.from_numpy(streams.uniform(shape, *setting.test_range))
-    return redraw(x, streams, setting.test_range, beyond, certain)
+    return _drawn(setting, streams, setting.test_range, beyond, certain)
+
+
+def _drawn(
+    setting: StaticSetting,
+    streams: Streams,
+    bounds: tuple[float, float],
+    wanted: Callable[[Tensor], Tensor],
+    fallback: Tensor,
+) -> Tensor:
+    """Draws x of U(low, high), and unwanted examples again until there are none.
+
+    Each seed draws from its own generator as often as it needs, so its examples do not depend on
+    the other seeds of its block.
+
+    Args:
+        setting, streams, bounds: what is drawn.
+        wanted: examples, (R, N, inputs), to whether each is kept, (R, N).
+        fallback: (R, M, inputs), what an example becomes that is unwanted after 200 redraws.
+    """
+    x = torch.from_numpy(streams.uniform((setting.test_size, setting.inputs), *bounds))
+    for _ in range(REDRAWS):
+        bad = ~wanted(x)
+        if not bad.any():
+            return x
+        for seed in bad.any(dim=1).nonzero().flatten().tolist():
+            count = int(bad[seed].sum())
+            x[seed, bad[seed]] = torch.from_numpy(streams.one(seed, (count, x.shape[2]), *bounds))
+    bad = ~wanted(x)
+    repeated = fallback[:, torch.arange(x.shape[1]) % fallback.shape[1]]
+    x[bad] = repeated[bad]
+    return x
 
 
 def _abc(setting: StaticSetting, x: Tensor, seeds: Sequence[int], shared: bool = False) -> Tensor:
@@ -129,5 +190,8 @@ def random_model_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int
 
 def success_error(setting: StaticSetting, batch: Batch, seeds: Sequence[int]) -> Tensor:
     """Returns the error on an evaluation set below which each seed counts as solved, (R,)."""
+    if setting.solved_below is not None:
+        return torch.full((len(seeds),), setting.solved_below, dtype=torch.float64)
     rule = threshold.RULES[setting.threshold]
-    return rule(setting.op, batch.inputs[0].cpu(), _chosen(setting, seeds))
+    x = _with_zero(setting, batch.inputs[0].cpu())
+    return rule(setting.op, x, _chosen(setting, seeds))

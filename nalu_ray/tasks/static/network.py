@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from torch import nn
@@ -27,38 +27,62 @@ class StaticSetting(SupervisedSetting):
     layer: LayerName = Field(
         "nalu", description="network by name: `nalu`, `nac` or a baseline (Tables 6, 7)"
     )
-    op: StaticOperation = Field("add", description="operation on a and b (Table 7)")
+    op: Literal[StaticOperation, "reciprocal"] = Field(
+        "add", description="operation on a and b (Table 7); reciprocal: 1 / a"
+    )
     hidden: int = Field(2, ge=1, description="hidden units; 2 are enough (App. B)")
     inputs: int = Field(100, ge=1, description="length of x (App. B)")
     section: int = Field(
-        10, ge=1, description="elements of x in each of a and b; the paper does not say"
+        10, ge=1, description="elements of x that make up each operand; the paper does not say"
     )
     overlap: int = Field(0, ge=0, description="elements that a and b share")
     train_range: Range = Field(
-        (0.0, 1.0), description="x of training and interpolation is U(low, high), as low:high"
+        (0.0, 1.0),
+        description="range of x in training and interpolation, U(low, high), as low:high",
     )
     test_range: Range = Field(
         (0.0, 3.0),
-        description="x of extrapolation is U(low, high), as low:high; examples with a or b beyond "
-        "training are kept",
+        description="range of x in extrapolation, U(low, high), as low:high; only examples with a "
+        "or b outside the training range are kept",
     )
     sets: Literal["separated", "plain"] = added(
         "0.3.0",
         "separated",
-        description="separated: interpolation within what training showed, extrapolation always "
-        "beyond it; plain: both as their ranges give them (Madsen and Johansen, 2020)",
+        description="separated: interpolation stays within the values seen in training, "
+        "extrapolation always lies outside; plain: drawn from the ranges alone (Madsen "
+        "and Johansen, 2020)",
     )
     test_signs: bool = added(
         "0.3.0",
         False,
         description="give each x of extrapolation a random sign; for sets=plain",
     )
+    distribution: Literal["uniform", "normal"] = added(
+        "0.5.0",
+        "uniform",
+        description="of x within its range, for sets=plain; normal: with a sixth of the range as "
+        "standard deviation, and nothing beyond the range",
+    )
+    operands: Literal["sections", "scattered", "nested"] = added(
+        "0.5.0",
+        "sections",
+        description="elements that make up a and b. sections: two random sections; scattered, for "
+        "sets=plain: each element is in a with probability 1/2, in b with 1/4, or in neither "
+        "(Schlör et al., 2020); nested, for inputs=4 sets=plain: a is x1 + x2, b is x1 + ... + x4 "
+        "(Madsen and Johansen, 2020)",
+    )
     threshold: Literal["adding", "golden"] = added(
         "0.3.0",
         "adding",
-        description="error below which a seed is solved, of selecting weights off by 1e-5: adding: "
-        "their errors add up (Mistry et al., 2022); golden: 1 is 1 - 1e-5 and 0 is 1e-5, so that "
-        "errors may cancel (Madsen and Johansen, 2020)",
+        description="rule for the error below which a seed is solved: selecting weights are off by "
+        "1e-5; adding: their errors add up (Mistry et al., 2022); golden: 1 - 1e-5 for 1 and 1e-5 "
+        "for 0, so errors may cancel (Madsen and Johansen, 2020)",
+    )
+    solved_below: float | None = added(
+        "0.5.0",
+        None,
+        gt=0,
+        description="a seed is solved below this error instead; none = by threshold",
     )
     batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")
@@ -75,25 +99,47 @@ class StaticSetting(SupervisedSetting):
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get(self.layer),)
 
+    def unread(self) -> dict[str, str]:
+        idle = super().unread()
+        if self.operands != "sections":
+            idle |= dict.fromkeys(("section", "overlap"), f"operands={self.operands} has none")
+        if self.solved_below is not None:
+            idle["threshold"] = "solved_below gives the threshold"
+        return idle
+
     @model_validator(mode="after")
     def _possible(self) -> StaticSetting:
-        check_sections(self.inputs, self.section, self.overlap)
+        if self.operands == "sections":
+            check_sections(self.inputs, self.section, self.overlap)
+        elif self.operands == "nested" and self.inputs != 4:
+            raise ValueError(f"operands=nested needs inputs=4, not inputs={self.inputs}")
+        self._check_plain()
         (low, high), (test_low, test_high) = self.train_range, self.test_range
         if low <= test_low and test_high <= high:
             raise ValueError(
                 f"test_range={test_low}:{test_high} never leaves train_range={low}:{high}"
             )
-        if self.test_signs and self.sets != "plain":
-            raise ValueError(f"test_signs=true needs sets=plain, not sets={self.sets}")
+        if self.sets == "plain" and self.op in ("div", "reciprocal"):
+            return self  # published ranges cross 0; a divisor of exactly 0 is rare
         smallest = -max(abs(test_low), abs(test_high)) if self.test_signs else test_low
         check_domain(self.op, min(low, smallest), max(high, test_high))
         return self
 
+    def _check_plain(self) -> None:
+        """Refuses what only plain sets can have."""
+        if self.sets == "plain":
+            return
+        for name, usual in {
+            "test_signs": False,
+            "distribution": "uniform",
+            "operands": "sections",
+        }.items():
+            if (value := getattr(self, name)) != usual:
+                text = str(value).lower()
+                raise ValueError(f"{name}={text} needs sets=plain, not sets={self.sets}")
+
 
 def build(setting: StaticSetting) -> nn.Module:
     """Builds the network of one seed, (batch, inputs) to (batch, 1)."""
-    known = layers.get(setting.layer).options
-    # not by `starts`: a unit's gate has one initialisation per layer
-    chosen: dict[str, Any] = {"init": setting.weight_init, "gate_init": setting.gate_init}
-    options = {name: value for name, value in chosen.items() if name in known} | setting.options
+    options = setting.layer_options(layers.get(setting.layer).options) | setting.options
     return layers.build(setting.layer, setting.inputs, setting.hidden, 1, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.tasks.static_mnist.network import EXACT, FOLDS
 
 RULE = Selection(metric="mse", split="validation")
@@ -71,6 +71,7 @@ def _table(
 ) -> TableSpec:
     return TableSpec(
         name=name,
+        title="Static MNIST",
         caption=caption,
         rows=MODELS,
         measures=measures,
@@ -85,19 +86,15 @@ def _table(
 def figures() -> tuple[FigureSpec, ...]:
     """Returns the figure of the error on unseen pairs during training."""
     return (
-        FigureSpec(
+        learning_figure(
             name="static_mnist_learning",
             caption="Squared error on unseen pairs during training.",
             metric="mse",
             split="test",
-            x="step",
             lines=MODELS,
             panels=Axis(field="op", labels={"mul": "Product", "div": "Quotient"}),
-            statistic="median",
             selection=RULE,
-            x_label="training step",
             y_label="mean squared error",
-            log_y=True,
             problem=("fold",),
         ),
     )

@@ -96,8 +96,7 @@ def test_runs_where_its_parameters_are(name: str, device: str) -> None:
 
 @every_cell
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
+@pytest.mark.parametrize(("dtype", "lengths"), [(torch.float16, None), (torch.bfloat16, LENGTHS)])
 def test_autocast_is_close(
     name: str, device: str, dtype: torch.dtype, lengths: Tensor | None
 ) -> None:
@@ -306,8 +305,7 @@ def test_generator_decides_everything(name: str) -> None:
 
 
 @every_cell
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("lengths", [None, LENGTHS])
+@pytest.mark.parametrize(("shared", "lengths"), [(True, None), (False, LENGTHS)])
 def test_stacked_cells_equal_single_ones(name: str, shared: bool, lengths: Tensor | None) -> None:
     """As a block of seeds is trained."""
     cells = [make(name, seed) for seed in range(3)]

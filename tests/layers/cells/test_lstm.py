@@ -119,7 +119,7 @@ def test_gradients_by_finite_differences() -> None:
     for name in ("weight_x", "weight_h", "bias"):
         delattr(own, name)
     inputs = [value.requires_grad_() for value in (drawn(STEPS, BATCH, INPUTS), *state())]
-    assert torch.autograd.gradcheck(run, (*inputs, *weights))
+    assert torch.autograd.gradcheck(run, (*inputs, *weights), fast_mode=True)
 
 
 def test_linear_units_beside_the_lstm() -> None:
@@ -143,7 +143,7 @@ def test_linear_units_beside_the_lstm() -> None:
     out, last = at_once(*inputs)
     torch.testing.assert_close(out, torch.stack(wanted))
     torch.testing.assert_close(last, c)
-    assert torch.autograd.gradcheck(at_once, inputs)
+    assert torch.autograd.gradcheck(at_once, inputs, fast_mode=True)
 
 
 def test_second_derivatives_by_finite_differences() -> None:
@@ -153,7 +153,7 @@ def test_second_derivatives_by_finite_differences() -> None:
     def run(projected: Tensor, h: Tensor) -> Tensor:
         return lstm_steps(projected, (h, c), own.weight_h.detach(), keep=broken()[:3])[0]
 
-    assert torch.autograd.gradgradcheck(run, (projected, h.requires_grad_()))
+    assert torch.autograd.gradgradcheck(run, (projected, h.requires_grad_()), fast_mode=True)
 
 
 @pytest.mark.parametrize("run", [stepwise, all_at_once])
@@ -204,7 +204,7 @@ def test_a_step_that_is_reset_and_padding_passes_no_gradient() -> None:
     of_h, of_c = torch.autograd.grad(out[2:, 1].sum(), (h, c))
     assert not of_h.any()
     assert not of_c.any()
-    assert torch.autograd.gradcheck(run, given)
+    assert torch.autograd.gradcheck(run, given, fast_mode=True)
 
 
 def test_no_gradient_passes_a_reset() -> None:
@@ -263,7 +263,9 @@ def test_padding_keeps_the_state_and_passes_its_gradient() -> None:
         return lstm_steps(projected, (start_h, start_c), weight, active=active)
 
     given = drawn(STEPS, BATCH, 4 * HIDDEN), h, c, own.weight_h.detach()
-    assert torch.autograd.gradcheck(padded, [tensor.requires_grad_() for tensor in given])
+    assert torch.autograd.gradcheck(
+        padded, [tensor.requires_grad_() for tensor in given], fast_mode=True
+    )
 
 
 def test_weights_are_drawn_within_the_bound() -> None:

@@ -1,0 +1,1 @@
+"""User input: values and YAML files, read strictly, and commands as a user can type them."""

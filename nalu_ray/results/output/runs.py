@@ -1,0 +1,44 @@
+"""A listing of stored files: which setting and which seeds each of them holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from nalu_ray.results.analysis.axes import setting_labels, stored_column
+from nalu_ray.results.analysis.text import spans
+from nalu_ray.results.store.rows import OUTCOME, PRESET
+from nalu_ray.results.store.store import Store
+
+HEAD = ("task", "setting", "setting_id", "preset", "seeds", "ended", "file")
+
+
+def listing(store: Store, task: str) -> str:
+    """Returns CSV with a line per stored file whose rows count.
+
+    Columns: task; setting, by the fields that name it and those that vary; its id; preset; seeds;
+    how many seeds completed, diverged or failed; name of the Parquet file.
+
+    Args:
+        store: where the rows are.
+        task: the task.
+    """
+    rows, specs = store.load(task), store.specs(task)
+    settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
+    axes = [name for name in (specs.axes if specs else ()) if name in settings]
+    labels = setting_labels(settings, axes)
+    presets = settings.get(PRESET, settings["setting_id"].map(lambda _: ""))
+    of = dict(zip(settings["setting_id"], presets.astype(object).fillna(""), strict=True))
+    for position, sid in enumerate(settings["setting_id"]):
+        named = [str(stored_column(settings, name)[position]) for name in axes]
+        labels[sid] = " ".join(filter(None, [*named, labels[sid].replace(", ", " ")]))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(HEAD)
+    for names, runs in store.runs(task).groupby(["file", "setting_id"], sort=False):
+        file, sid = map(str, names)
+        ended = runs[OUTCOME].value_counts()
+        counts = " ".join(f"{count} {name}" for name, count in ended.items())
+        seeds = ",".join(spans(map(int, runs["seed"])))
+        writer.writerow([task, labels[sid], sid, of[sid], seeds, counts, file])
+    return out.getvalue()

@@ -1,0 +1,75 @@
+"""A link that opens Ray's dashboard and signs in the first browser that follows it.
+
+Ray's dashboard takes its token from a dialog or from a cookie, never from its address. A host's
+ports share cookies, so a page at another port of 127.0.0.1 can set the cookie and then lead there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ray._private.authentication.authentication_constants import (
+    AUTHENTICATION_TOKEN_COOKIE_NAME as COOKIE,
+)
+
+HOST = "127.0.0.1"
+SILENT_SECONDS = 10  # a connection that asks for nothing is closed
+
+
+@contextlib.contextmanager
+def link(target: str, token: str) -> Iterator[str]:
+    """Serves a link that opens ``target``, the first time with the dashboard's cookie; yields it.
+
+    Later it opens the dashboard as its plain address does: the browser that is signed in goes on,
+    any other is asked for the token. So a link that is left in a terminal or a log lets nobody in.
+
+    Args:
+        target: a URL of the dashboard, at 127.0.0.1.
+        token: Ray's token. Whoever follows the link first may use the dashboard, as with the token.
+    """
+    key = secrets.token_urlsafe(16)
+    server = _Server((HOST, 0), _handler(f"/{key}", target, token))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True, name="nalu_ray_login")
+    thread.start()
+    try:
+        yield f"http://{HOST}:{server.server_address[1]}/{key}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Writes nothing: a browser may leave at any moment."""
+
+
+def _handler(path: str, target: str, token: str) -> type[BaseHTTPRequestHandler]:
+    unused = threading.Semaphore()
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = SILENT_SECONDS
+
+        def do_GET(self) -> None:
+            if not secrets.compare_digest(self.path.encode(), path.encode()):
+                self.send_error(404)
+                return
+            self.send_response(302)
+            if unused.acquire(blocking=False):
+                cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
+                self.send_header("Set-Cookie", cookie)
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Location", target)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Writes nothing: the console is the command's."""
+
+    return Handler
