@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Callable
 
 import torch
 from timing import median_seconds
@@ -27,7 +28,7 @@ from nalu_ray.training.replicas import Replicas
 BATCH, STEPS, INPUTS = 64, 10, 10
 HIDDEN = {"nac": 2, "nalu": 2, "nac_nalu": 2}
 GATED = 32
-TORCH = {
+TORCH: dict[str, Callable[..., nn.Module]] = {
     "lstm": nn.LSTM,
     "gru": nn.GRU,
     "rnn_tanh": nn.RNN,

@@ -34,6 +34,7 @@ from unittest import mock
 import psutil
 import torch
 from torch import Tensor
+from torch._C._autograd import DeviceType
 
 from nalu_ray import registry
 from nalu_ray.sweep import device as devices
@@ -199,7 +200,7 @@ class Bench:
             run._train(run.step + STEPS)
         events = profile.key_averages()
         if self.device.type == "cuda":
-            kernels = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA]
+            kernels = [e for e in events if e.device_type == DeviceType.CUDA]
             busy = sum(event.self_device_time_total for event in kernels)
         else:
             kernels = [e for e in events if e.key.startswith("aten::")]

@@ -37,6 +37,7 @@ PICTURE_PIXELS = 8  # of a cell of Minigrid, as in ours
 def vector_rate(env: VectorEnv[Any, Any, Any], seconds: float) -> float:
     """Returns the steps per second of all copies together."""
     env.reset(seed=0)
+    assert isinstance(env.single_action_space, gymnasium.spaces.Discrete)
     high = int(env.single_action_space.n)
     actions = np.random.default_rng(0).integers(0, high, (DRAWN, env.num_envs))
 

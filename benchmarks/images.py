@@ -97,7 +97,7 @@ def preset_run(
     preset = load_sweep(task.name).presets["laptop"]
     few = {"test_images": [100], "test_size": [2]}
     changes = {name: few[name] for name in few if name in task.setting_type.model_fields}
-    model = {task.axes[0]: ["nac"]}
+    model: dict[str, list[Any]] = {task.axes[0]: ["nac"]}
     (point,) = expand(preset, task.setting_type, model | changes)
     assert isinstance(point.setting, SupervisedSetting)
     return SupervisedRun(task, point.setting, seeds, device)
@@ -140,10 +140,10 @@ def trained_plainly(layer: str, seconds: float) -> float:
 
 
 @torch.no_grad()
-def evaluated(layer: str, seconds: float) -> list[float]:
-    """Returns series of 1000 digits per second, with images embedded once and every time.
+def evaluated(layer: str, seconds: float) -> tuple[list[float], float]:
+    """Returns series of 1000 digits per second: for each number of :data:`EVALUATED`, and plainly.
 
-    The last is the plain way's, the others of each number of :data:`EVALUATED`.
+    Images are embedded once, and in the plain way every time.
     """
     chosen = setting(layer)
     replicas = Replicas(lambda: TASK.build(chosen), [0])
@@ -162,13 +162,14 @@ def evaluated(layer: str, seconds: float) -> list[float]:
     every = median_seconds(
         lambda: [network(digits.images[row][None]) for row in few], seconds, least=3
     )
-    return [*rates, WHOLE / every]
+    return rates, WHOLE / every
 
 
 def one_by_one(rng: np.random.Generator, digits: mnist.Digits, distance: int) -> tuple[Tensor, int]:
     """Makes one parity image as a script would; starts over if a digit does not fit."""
     canvas, even = np.zeros((100, 100), np.int32), 0
-    many, centres = rng.integers(0, scenes.MOST + 1), []
+    many = int(rng.integers(0, scenes.MOST + 1))
+    centres: list[np.ndarray] = []
     while len(centres) < many:
         for _ in range(scenes.TRIES):
             centre = rng.integers(scenes.FIRST, scenes.LAST, 2)
@@ -220,23 +221,23 @@ def main() -> None:
         print(f"{'layer':10}", *(f"{name:>16}" for name in names))
         for layer in arguments.layers:
             series = setting(layer).batch
-            *ours, plain = (
-                series * trained(layer, seconds),
-                series * trained(layer, seconds, pool=series),
-                series * trained_plainly(layer, seconds),
-            )
-            *read, whole = evaluated(layer, seconds)
-            cells = [f"{rate:,.0f} ({rate / plain:.1f})" for rate in ours] + [f"{plain:,.0f}"]
-            cells += [f"{rate:,.0f} ({rate / whole:.0f})" for rate in read] + [f"{whole:,.1f}"]
+            made, pooled = (series * trained(layer, seconds, pool=pool) for pool in (None, series))
+            plain = series * trained_plainly(layer, seconds)
+            read, image_by_image = evaluated(layer, seconds)
+            cells = [f"{rate:,.0f} ({rate / plain:.1f})" for rate in (made, pooled)] + [
+                f"{plain:,.0f}"
+            ]
+            cells += [f"{rate:,.0f} ({rate / image_by_image:.0f})" for rate in read]
+            cells += [f"{image_by_image:,.1f}"]
             print(f"{layer:10}", *(f"{cell:>16}" for cell in cells), flush=True)
         print_stacked(seconds, CPU)
         print_layouts(seconds)
     torch.set_num_threads(1)
     for distance in (14, 28):
-        ours, plain = composed(distance, seconds)
+        at_once, plain = composed(distance, seconds)
         print(
-            f"parity, centres {distance} apart: {ours:,.0f} images/s, one by one {plain:,.0f}, "
-            f"factor {ours / plain:.1f}"
+            f"parity, centres {distance} apart: {at_once:,.0f} images/s, one by one {plain:,.0f}, "
+            f"factor {at_once / plain:.1f}"
         )
 
 

@@ -36,6 +36,7 @@ from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.deviations import members
 from nalu_ray.sweep.presets import expand, sweep_of
+from nalu_ray.task import Setting
 
 TASK, PRESET = "static", "paper"
 _TRIAL = ["layer=nac", "op=add", "preset=laptop", "steps=200", "test_size=100"]
@@ -44,12 +45,13 @@ _TRIAL = ["layer=nac", "op=add", "preset=laptop", "steps=200", "test_size=100"]
 def fill(out: str, files: int, seeds: int) -> None:
     """Stores the rows of a small trial in a number of files, with ``seeds`` seeds each."""
     task, store = registry.task(TASK), Store(out)
+    setting_type: type[Setting] = task.setting_type
     with tempfile.TemporaryDirectory() as folder:
         tune.main([TASK, *_TRIAL, "--local", "--quiet", "--out", folder, f"seeds={seeds}"])
         source = Store(folder)
         frame, manifest = source.load(TASK), source.manifests(TASK)[0]
     rows = frame[[name for name in COLUMNS if name not in OF_TRIAL]]
-    code, known = str(frame["code"][0]), columns(task.setting_type)
+    code, known = str(frame["code"][0]), columns(setting_type)
     about = {"preset": PRESET, "changes": "{}"}
     store.write_specs(task.specs().model_copy(update={"presets": members(task)}))
     points = expand(sweep_of(task).presets[PRESET], task.setting_type, {})

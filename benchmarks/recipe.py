@@ -20,14 +20,14 @@ from nalu_ray.results.store.store import Store
 FIELDS = ["lr", "gate_init", "adam_beta2"]
 
 
-def learned(rows: pd.DataFrame, bound: float) -> pd.Series:
+def learned(rows: pd.DataFrame, bound: float) -> pd.Series[float]:
     """Returns the share of seeds below the bound, by setting fields and operation."""
     rows = rows[rows["split"] == "interpolation"]
     key = [*FIELDS, "op", "seed"]
     best = rows[rows["metric"] == "mse"].groupby(key)["value"].min()
     random = rows[rows["metric"] == "random_mse"].groupby("op")["value"].median()
-    relative = 100 * best / best.index.get_level_values("op").map(random)
-    return (relative < bound).groupby([*FIELDS, "op"]).mean()
+    relative = 100 * best.div(random, level="op")
+    return relative.lt(bound).astype(float).groupby([*FIELDS, "op"]).mean()
 
 
 def main() -> None:

@@ -23,6 +23,8 @@ from timing import median_seconds
 from torch import nn
 
 from nalu_ray.tasks import identity, static
+from nalu_ray.tasks.identity.network import IdentitySetting
+from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.replicas import keep_freed_memory
 from nalu_ray.training.supervised import SupervisedRun
 
@@ -43,6 +45,10 @@ def stacked(task: object, setting: object, seeds: int, seconds: float) -> float:
 
 class PlainNALU(nn.Module):
     """The paper's equations as a plain module."""
+
+    W_hat: nn.Parameter
+    M_hat: nn.Parameter
+    G: nn.Parameter
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -131,7 +137,7 @@ def main() -> None:
         floor = floor_static(seeds, arguments.seconds)
         row(f"  floor, {seeds} seeds", floor, plain, floor)
         for shared in (False, True):
-            setting = static.StaticSetting(
+            summed = StaticSetting(
                 layer="nalu",
                 op="mul",
                 batch=BATCH,
@@ -140,7 +146,7 @@ def main() -> None:
                 section=SECTION,
                 shared_inputs=shared,
             )
-            micros = stacked(static.TASK, setting, seeds, arguments.seconds)
+            micros = stacked(static.TASK, summed, seeds, arguments.seconds)
             row(
                 f"  stacked, {seeds} seeds" + (", shared inputs" if shared else ""),
                 micros,
@@ -150,7 +156,7 @@ def main() -> None:
     plain = plain_identity(arguments.seconds)
     row("identity ReLU, plain loop", plain, plain)
     for seeds in arguments.seeds:
-        setting = identity.IdentitySetting(layer="relu", steps=10**9)
+        setting = IdentitySetting(layer="relu", steps=10**9)
         row(
             f"  stacked, {seeds} seeds",
             stacked(identity.TASK, setting, seeds, arguments.seconds),

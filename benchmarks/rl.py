@@ -17,6 +17,7 @@ processes. One thread per process. Run it on an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import platform
 import time
@@ -78,10 +79,10 @@ class Plain:
                     memory,
                 )
                 action = torch.distributions.Categorical(logits=logits[0]).sample()
-                self.seen, reward, ended, _, _ = self.env.step(action.numpy())
+                self.seen, rewards, ended, _, _ = self.env.step(action.numpy())
                 self.keep = torch.from_numpy(~ended).float()
                 rows["action"].append(action)
-                rows["reward"].append(torch.from_numpy(reward).float())
+                rows["reward"].append(torch.from_numpy(rewards).float())
             self.observe(rows)
         frame, told, keep, action, reward = (torch.stack(rows[name]) for name in rows)
         seen = self.network.vision.numbered(frame)
@@ -241,7 +242,7 @@ def main() -> None:
         address="local",
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}},
     )
     table = Table("", "steps/s", "steps/CPU-s", "x stock", "plain / it, per CPU-s", box=None)

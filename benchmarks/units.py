@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,7 +24,7 @@ from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.supervised import SupervisedRun
 
 CHUNK = 20
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "neither": {},
     "bounds": {},
     "penalty": {"penalty": "sparsity:0.01"},
@@ -43,13 +44,15 @@ class AddingTask(StaticTask):
     def build(self, setting: StaticSetting) -> nn.Module:
         network = Stacked(NAU)(setting.inputs, setting.hidden, 1)
         for unit in network:
-            unit.bounds = unit.bounds if self.bounded else {}
+            assert isinstance(unit, NAU)
+            unit.bounds = unit.bounds if self.bounded else {}  # type: ignore[misc]  # of this unit
         return network
 
 
 def compare(seeds: int, seconds: float) -> dict[str, float]:
     """Returns microseconds a step of each variant."""
-    runs, times = {}, {name: [] for name in VARIANTS}
+    runs: dict[str, SupervisedRun] = {}
+    times: dict[str, list[float]] = {name: [] for name in VARIANTS}
     for name, fields in VARIANTS.items():
         task = AddingTask(bounded="both" in name or name == "bounds")
         setting = StaticSetting(layer="none", op="add", steps=10**9, test_size=10, **fields)

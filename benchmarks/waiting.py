@@ -35,10 +35,10 @@ def main() -> None:
     options = parser.parse_args()
     columns = [_pictures(name, options.t, options.seed) for name in options.variants]
     # the last picture of a shorter episode stays
-    frames = list(itertools.zip_longest(*columns))
-    for row, frame in enumerate(frames):
-        held = (now or column[-1] for now, column in zip(frame, columns, strict=True))
-        frames[row] = _beside(list(held))
+    frames = [
+        _beside([now or column[-1] for now, column in zip(row, columns, strict=True)])
+        for row in itertools.zip_longest(*columns)
+    ]
     seconds = [1 / options.fps] * (len(frames) - 1) + [LAST]
     options.save.write_bytes(animation.gif(frames, seconds))
     print(f"{options.save}: {len(frames)} pictures, {options.save.stat().st_size:,} bytes")

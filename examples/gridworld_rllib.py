@@ -11,6 +11,7 @@ to count. Written for Ray 2.60.
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import Any
 
 import gymnasium
@@ -26,7 +27,7 @@ from envs import TimeGridworldEnv
 LONGEST = 12  # the largest T in training
 
 
-class OneHot(gymnasium.ObservationWrapper):
+class OneHot(gymnasium.ObservationWrapper[np.ndarray, np.int64, dict[str, Any]]):
     """The picture's number as a one-hot vector, and T between 0 and 1, as one float32 vector."""
 
     def __init__(self, env: TimeGridworldEnv) -> None:
@@ -64,7 +65,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--iterations", type=int, default=40, help="of 2,048 steps each")
     iterations = parser.parse_args().iterations
-    ray.init("local", ignore_reinit_error=True, include_dashboard=False, logging_level="ERROR")
+    ray.init(
+        "local", ignore_reinit_error=True, include_dashboard=False, logging_level=logging.ERROR
+    )
     algorithm = config().build_algo()
     for iteration in range(iterations):
         result = algorithm.train()

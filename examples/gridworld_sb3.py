@@ -10,6 +10,7 @@ The agent sees pictures of 56 x 56 pixels and the time T at which it should arri
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import gymnasium
 from sb3_contrib import RecurrentPPO
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=50, help="episodes of the evaluation")
     options = parser.parse_args()
 
-    def make() -> gymnasium.Env:
+    def make() -> gymnasium.Env[dict[str, Any], int]:
         return gymnasium.make(envs.ID, size=3)
 
     worlds = make_vec_env(make, n_envs=8, seed=0)

@@ -44,9 +44,8 @@ def recipe(steps: int, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     # 1. Start at weights of nearly 0, with gates that lean to a sum below and to a product above:
     #    a large random start has chosen a wrong combination before it has seen any data.
-    model = nn.Sequential(
-        nr.NALU(2, 2, init="tiny", gate_init=0.2), nr.NALU(2, 1, init="tiny", gate_init=-0.2)
-    )
+    first = nr.NALU(2, 2, init="tiny", gate_init=0.2)
+    model = nn.Sequential(first, nr.NALU(2, 1, init="tiny", gate_init=-0.2))
     # 2. A tiny epsilon: W = tanh(W_hat) sigmoid(M_hat) becomes 1 only for large W_hat, where its
     #    gradient vanishes. Adam divides that out, if its epsilon is smaller than the gradient.
     optimiser = torch.optim.Adam(model.parameters(), lr=0.5, betas=(0.9, 0.99), eps=1e-30)
@@ -63,7 +62,7 @@ def recipe(steps: int, seed: int = 0) -> nn.Module:
         loss = (model(x) - product).square().mean()
         # 4. Late, a penalty moves the weights of the first unit to -1, 0 or 1.
         coefficient = 10 * min(1.0, max(0.0, step / steps - 0.4) / 0.3)
-        loss = loss + coefficient * model[0].penalty()["sparsity"]
+        loss = loss + coefficient * first.penalty()["sparsity"]
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

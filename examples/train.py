@@ -21,11 +21,12 @@ def main() -> None:
 
     # two NALUs have the parameters of the task's own `layer=nalu`, so they get its recipe:
     # start, learning rate, schedule, Adam's epsilon and the late penalty
-    model = nn.Sequential(nr.NALU(100, 2), nr.NALU(2, 1))
+    first = nr.NALU(100, 2)
+    model = nn.Sequential(first, nr.NALU(2, 1))
     trained = nr.train(model, task="static", op="mul", seeds=4, **shorter)
     print(f"interpolation {trained.interpolation:.2g}, extrapolation {trained.extrapolation:.2g}")
     print(f"{trained.solved} of {trained.of} seeds solved it; this is seed {trained.seed}")
-    print(model[0].weight.round(decimals=2))  # the model has the trained weights
+    print(first.weight.round(decimals=2))  # the model has the trained weights
 
 
 if __name__ == "__main__":
