@@ -257,6 +257,16 @@ def test_units_are_as_many_as_outputs_and_need_no_reading(layer: str, size: int)
     assert isinstance(network.reader.read, torch.nn.Identity) == (size == 10)
 
 
+@every_task
+def test_the_control_of_a_linear_sum_has_no_bias_that_could_stand_for_a_length(
+    task: SeriesTask,
+) -> None:
+    network = SeriesNetwork(setting(layer="sum"), task.outputs)
+    images = torch.randint(0, 256, (2, 7, 28, 28), generator=torch.Generator().manual_seed(0))
+    alone = network(images.reshape(14, 1, 28, 28)).reshape(2, 7, task.outputs)
+    assert torch.allclose(network(images), alone.sum(1), rtol=1e-4, atol=1e-5)
+
+
 def test_settings_reach_the_cell() -> None:
     chosen = setting(layer="nalu", memory_init=20.0, gate_init=1.5, weight_init=0.25)
     unit: Any = SeriesNetwork(chosen, 1).reader.cell.unit

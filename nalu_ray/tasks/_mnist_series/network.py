@@ -18,6 +18,8 @@ from nalu_ray.training.fields import (
 )
 
 TEST_IMAGES = 10_000
+# A linear layer on top would add a bias only, which can stand for the length of training.
+LINEAR_CELLS = ("sum",)
 
 
 class ReaderSetting(SupervisedSetting):
@@ -59,7 +61,7 @@ class ReaderSetting(SupervisedSetting):
 
     def answers(self) -> bool:
         """Returns whether the cell has one output per answer, and so needs no further layer."""
-        return self.layer in layers.names()
+        return self.layer in layers.names() or self.layer in LINEAR_CELLS
 
     def cell(self, features: int, outputs: int) -> layers.Cell:
         """Builds the cell over features for a number of outputs."""
