@@ -351,21 +351,21 @@ def test_a_part_of_the_digits_is_learned_from_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "error", "accuracy"),
-    [("counting", "nac", 0.35, 0.93), ("addition", "nalu", 3.7, 0.3)],
+    ("name", "layer", "steps", "error", "accuracy"),
+    [("counting", "nac", 400, 0.25, 0.95), ("addition", "nalu", 200, 3.7, 0.3)],
 )
-def test_the_shipped_recipe_learns_in_a_hundredth_of_its_steps(
-    name: str, layer: str, error: float, accuracy: float
+def test_the_shipped_recipe_learns_in_a_fiftieth_of_its_steps(
+    name: str, layer: str, steps: int, error: float, accuracy: float
 ) -> None:
-    """Adam in Muon's place is above these errors, a constant twice as far."""
+    """Adam in Muon's place is above these errors, as is counting without the reader's own rate."""
     task = TASKS[name]
     (shipped,) = (chosen for chosen in settings(task, "laptop") if chosen.layer == layer)
-    assert (shipped.features, shipped.pool) == ("hidden", 64)
+    assert shipped.pool == 64
     assert (shipped.optimiser, shipped.weight_decay) == ("muon", 0.1)
-    short = {"steps": 200, "warmup": 20, "evaluations": 1, "test_images": 500}
+    short = {"steps": steps, "warmup": 20, "evaluations": 1, "test_images": 500}
     run = task.start(shipped.model_copy(update=short), [0], torch.device("cpu"))
     rows = finish(run)
-    last = rows[rows.step == 200].set_index(["split", "metric"]).value
+    last = rows[rows.step == steps].set_index(["split", "metric"]).value
     assert float(last["validation", "mae"]) < error
     assert float(last["test", "accuracy"]) > accuracy
 
