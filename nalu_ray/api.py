@@ -125,10 +125,10 @@ def load_results(
     stored = Stored.load(store, task)
     if stored is None:
         raise ConfigError([f"{task}: no rows in {store.out} that can be read"])
-    given = {**fields, "seeds": seeds} if seeds is not None else fields
-    words = tuple(f"{name}={_word(value)}" for name, value in given.items())
+    seeds = seeds if isinstance(seeds, int | str | None) else list(seeds)
     wanted = {name: _texts(value) for name, value in fields.items()}
-    return Results(stored.filtered(wanted, _seeds(seeds), words), stored.command)
+    only = stored.filtered(wanted, _seeds(seeds), _words(fields, seeds))
+    return Results(only, stored.command)
 
 
 def published(table: int) -> pd.DataFrame:
@@ -234,12 +234,25 @@ def _request(
     """
     from nalu_ray.command.request import parser, read  # noqa: PLC0415 (loads torch)
 
-    given = {**fields, "seeds": seeds} if seeds is not None else fields
-    words = [task, *(f"{name}={_word(value)}" for name, value in given.items())]
+    words = [task, *_words(fields, seeds)]
     words += [f"{_flag(name)}={value}" for name, value in flags.items() if value is not None]
     words += [_flag(name) for name, is_on in switches.items() if is_on]
     options, unknown = parser().parse_known_intermixed_args(words)
     return read(options, unknown, words)
+
+
+def _words(fields: Mapping[str, Any], seeds: int | str | Iterable[int] | None) -> list[str]:
+    """Returns fields and seeds as the command line has them."""
+    words = [f"{name}={_word(value)}" for name, value in fields.items()]
+    return words if seeds is None else [*words, f"seeds={_seeds_word(seeds)}"]
+
+
+def _seeds_word(seeds: int | str | Iterable[int]) -> str:
+    """Returns seeds as the command line has them: a list of one is ``7,``, as ``7`` is a count."""
+    word = _word(seeds)
+    return (
+        f"{word}," if isinstance(seeds, Iterable) and word.isdecimal() and seeds != word else word
+    )
 
 
 def _flag(name: str) -> str:
@@ -247,16 +260,15 @@ def _flag(name: str) -> str:
 
 
 def _word(value: Any) -> str:
-    """Returns a value as the command line writes it: ``nac,nalu``, ``1:2``, ``none``, ``7,``."""
+    """Returns a value as the command line writes it: ``nac,nalu``, ``1:2``, ``none``."""
     if getattr(value, "ndim", None) == 0:  # a number of NumPy or torch
         value = value.item()
     if isinstance(value, Mapping):
-        return ";".join(f"{name}:{_word(part)}" for name, part in value.items())
+        return ";".join(f"{name}:{_word(part)}" for name, part in value.items()) or "{}"
     if isinstance(value, tuple):
         return ":".join(map(_word, value))
     if isinstance(value, Iterable) and not isinstance(value, str):
-        words = [_word(part) for part in value]
-        return f"{words[0]}," if len(words) == 1 and words[0].isdecimal() else ",".join(words)
+        return ",".join(map(_word, value))
     return in_full(value)
 
 
@@ -273,7 +285,7 @@ def _seeds(seeds: int | str | Iterable[int] | None) -> tuple[int, ...]:
         return ()
     from nalu_ray.sweep.presets import parse_seeds  # noqa: PLC0415 (rarely needed)
 
-    return parse_seeds(_word(seeds))
+    return parse_seeds(_seeds_word(seeds))
 
 
 # -- the parts of run and train --------------------------------------------------------------------

@@ -151,8 +151,8 @@ def _checked(
     Raises:
         ConfigError: the command line is wrong; the error names every mistake.
     """
-    mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
-    name, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
+    mistakes = [_parser().unknown(word) for word in unknown if word[:1] == "-"]
+    name, *words = [*options.words, *(word for word in unknown if word[:1] != "-")] or [""]
     askable = {
         key: task for key, task in tasks().items() if isinstance(task, TextReader | SeriesReader)
     }

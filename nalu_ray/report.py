@@ -147,12 +147,15 @@ def _report(arguments: argparse.Namespace) -> int:
     if others := [word for word in words if "=" not in word]:
         raise ConfigError([f"'{word}': one task at a time" for word in others])
     names = _names(store, name)
-    if arguments.runs:
+    if arguments.runs and not words:
         print("".join(runs.listing(store, task) for task in names), end="")
         return Exit.DONE
     tasks = _load(store, names)
     if words:
         tasks = _filtered(tasks, words)
+    if arguments.runs:
+        print(runs.listing(store, names[0], tasks[0].only), end="")
+        return Exit.DONE
     if arguments.published:
         values = _published(store, arguments.published)
         tasks = [stored.with_published(values) for stored in tasks]

@@ -129,8 +129,8 @@ def _parser() -> Parser:
 
 def _checked(options: argparse.Namespace, unknown: Sequence[str]) -> dict[str, str]:
     """Returns the ``key=value`` words; raises :class:`ConfigError` with every mistake."""
-    mistakes = [_parser().unknown(word) for word in unknown if word[0] == "-"]
-    task, *words = [*options.words, *(word for word in unknown if word[0] != "-")] or [""]
+    mistakes = [_parser().unknown(word) for word in unknown if word[:1] == "-"]
+    task, *words = [*options.words, *(word for word in unknown if word[:1] != "-")] or [""]
     if not task:
         example = invocation.command("watch", [TASK, "--t", "19"])
         mistakes.append(f"name the task to watch: {example}")

@@ -117,6 +117,7 @@ def test_failed_seeds_are_listed() -> None:
         ({"options": {"epsilon": 1e-6}, "layer": "nalu"}, "options=epsilon:1e-6 layer=nalu"),
         ({"gate_init": (0.1, "glorot"), "layer": "nalu"}, "gate_init=0.1:glorot layer=nalu"),
         ({"steps": torch.tensor(7), "layer": "relu6,nac"}, "steps=7 layer=relu6,nac"),
+        ({"hidden": [3], "layer": "nac", "options": {}}, "hidden=3 layer=nac options={}"),
     ],
 )  # fmt: skip
 def test_values_are_those_of_the_words(fields: dict[str, Any], words: str) -> None:
@@ -215,6 +216,13 @@ def test_results_are_filtered_by_value(stored: str) -> None:
     assert {*as_words.rows()["layer"]} == {"nac", "nalu"}
     rows["value"] = 0.0  # a copy
     assert results.rows()["value"].any()
+
+
+def test_seeds_of_any_iterable_are_read_once(stored: str) -> None:
+    listed = nr.load_results("static", out=stored, seeds=[1]).rows()
+    assert {*listed["seed"]} == {1}
+    made = nr.load_results("static", out=stored, seeds=(seed for seed in [1])).rows()
+    pd.testing.assert_frame_equal(made, listed)
 
 
 def test_results_say_which_stored_rows_they_leave_out(stored: str) -> None:
@@ -369,11 +377,13 @@ def test_a_module_starts_as_it_says_whatever_its_parts_do() -> None:
         (nalus, {}, "not 24 settings; give one value for op"),
         (lambda: nn.Linear(100, 1), {"op": "mul"}, "like none of these networks; .*: relu6, nac"),
         (lambda: nn.Linear(7, 1), {"op": "mul", "layer": "nac"}, "cannot be trained"),
+        (lambda: nn.Linear(100, 2), {"op": "mul", "layer": "nac"},
+         r"answers with shape \(\d+, 2\), where targets have \(\d+, 1\)"),
         (nalus, {"op": "mul", "penalty": "spareness:1"}, "spareness"),
         (nalus, {"task": "gridworld"}, "task=gridworld: not a supervised task"),
         (nalus, {"op": "mull"}, "op='mull'"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_trained_is_refused(
     model: Any, fields: dict[str, Any], message: str
 ) -> None:

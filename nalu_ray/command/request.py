@@ -156,8 +156,8 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
         ConfigError: all mistakes together.
     """
     mistakes = _Mistakes()
-    strange = [word for word in unknown if word[0] == "-"]
-    words = [*options.words, *(word for word in unknown if word[0] != "-")]
+    strange = [word for word in unknown if word[:1] == "-"]
+    words = [*options.words, *(word for word in unknown if word[:1] != "-")]
     after = cli.take_values(strange, argv, words, registry.names())
     name, words = cli.task_and_words(words)
     mistakes += _take_preset(options, words)
@@ -348,7 +348,7 @@ def _sweep(task: Task[Any], options: Any) -> tuple[str, Preset]:
     presets = sweep_of(task, file).presets
     # a file with a single preset needs no --preset
     only = next(iter(presets)) if len(presets) == 1 else "laptop"
-    name = options.preset or only
+    name = only if options.preset is None else options.preset
     if name not in presets:
         raise ConfigError([did_you_mean("preset", name, presets)])
     return name, presets[name]

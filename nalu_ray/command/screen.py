@@ -211,12 +211,15 @@ def describe_smoke(plan: Plan, stored: Stored, store: Store) -> list[str]:
 
 def failures(plan: Plan, stored: Stored) -> list[str]:
     """Returns lines per cause of failure with settings and seeds; none if all seeds completed."""
-    kinds: dict[str, tuple[str, list[tuple[str, list[int]]]]] = {}
+    kinds: dict[str, tuple[list[str], list[tuple[str, list[int]]]]] = {}
     for point in plan.points:
-        for kind, (reason, seeds) in _failed_of(plan, point, stored).items():
-            kinds.setdefault(kind, (reason, []))[1].append((plan.labels[point.setting.id], seeds))
+        for kind, (reasons, seeds) in _failed_of(plan, point, stored).items():
+            every, where = kinds.setdefault(kind, ([], []))
+            every += reasons
+            where.append((plan.labels[point.setting.id], seeds))
     lines = []
-    for reason, where in kinds.values():
+    for reasons, where in kinds.values():
+        reason = reasons[0] + " (the first; the others differ in a number)" * (len({*reasons}) > 1)
         count = sum(len(seeds) for _, seeds in where)
         lines.append(f"failed: {_count(count, 'seed')}: {reason}")
         lines += [f"    {label} {describe_seeds(seeds)}" for label, seeds in where[:_LISTED]]
@@ -225,16 +228,20 @@ def failures(plan: Plan, stored: Stored) -> list[str]:
     return lines
 
 
-def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[str, list[int]]]:
-    kinds: dict[str, tuple[str, list[int]]] = {}
+def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[list[str], list[int]]]:
+    """Returns, by kind of reason, the reasons and seeds of a setting that did not complete."""
+    kinds: dict[str, tuple[list[str], list[int]]] = {}
     for seed in point.seeds:
         outcome = stored.get((point.setting.id, seed))
         if outcome is not None and plan.still_old(outcome):
             reason = "not rerun: its rows are still by other code"
-            kinds.setdefault(reason, (reason, []))[1].append(seed)
         elif outcome is None or not outcome.ok:
             reason = "not done" if outcome is None else outcome.reason or "no reason given"
-            kinds.setdefault(kind_of(reason), (reason, []))[1].append(seed)
+        else:
+            continue
+        reasons, seeds = kinds.setdefault(kind_of(reason), ([], []))
+        reasons.append(reason)
+        seeds.append(seed)
     return kinds
 
 

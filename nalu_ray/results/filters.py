@@ -82,10 +82,15 @@ def read(
     ids = frozenset() if kept.all() else frozenset(map(str, settings.loc[kept, "setting_id"]))
     only = Filter(ids, frozenset(wanted), frozenset(seeds), tuple(words))
     if not mistakes and (not kept.any() or only.rows(rows).empty):
-        mistakes.append(f"{' '.join(words)}: no stored rows have all of these values")
+        mistakes.append(nothing(words))
     if mistakes:
         raise ConfigError(mistakes)
     return only
+
+
+def nothing(words: Sequence[str]) -> str:
+    """Returns the message for a filter that leaves no row."""
+    return f"{' '.join(words)}: no stored rows have all of these values"
 
 
 def _unknown_preset(name: str, presets: Collection[str]) -> str:

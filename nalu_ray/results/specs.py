@@ -112,6 +112,11 @@ class Measure(_Spec):
         description="Python's, but .4g prints like table 6: 120.9, .0213, <.0001",
     )
     better: Literal["lower", "higher"] = "lower"
+    worst: float | None = Field(
+        None,
+        description="unscaled value of a seed that diverged or failed, such as 0 of an accuracy; "
+        "none: infinitely bad",
+    )
     published: tuple[str, str] | None = Field(
         None, description="published (column, split) in layout columns, if not (key, split)"
     )

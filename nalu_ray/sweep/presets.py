@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    StrictInt,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
 from nalu_ray.input import strict_yaml
@@ -79,13 +86,17 @@ class Resources(StrictModel):
         return 1.0 if self.gpus_per_trial == "auto" else self.gpus_per_trial
 
 
+Seeds = StrictInt | str | list[StrictInt | str]
+"""A count, a list, or a text as the command line has it, such as ``0-9,20-29``."""
+
+
 class Override(StrictModel):
     """Values for the points of a grid that match ``when``."""
 
     when: dict[str, list[Any]]
     set: dict[str, Any] = Field({})
     axes: dict[str, list[Any]] = Field({})
-    seeds: int | list[int] | None = None
+    seeds: Seeds | None = None
 
 
 class Preset(StrictModel):
@@ -100,7 +111,7 @@ class Preset(StrictModel):
     about: str = ""
     axes: dict[str, list[Any]] = Field({})
     set: dict[str, Any] = Field({})
-    seeds: int | list[int] = 1
+    seeds: Seeds = 1
     overrides: list[Override] = Field([])
     changes: dict[str, list[Any]] = Field({})
     samples: list[dict[str, Any]] = Field([])

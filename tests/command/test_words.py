@@ -471,3 +471,18 @@ def test_a_word_without_a_value_is_named_as_it_is(
 ) -> None:
     assert tune.main([*words.split(), "--print-config"]) == 2
     assert "without spaces" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", [tune, predict, watch])
+def test_an_unknown_flag_with_an_empty_value_is_named(
+    module: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert module.main(["static", "--wrong", ""]) == Exit.USAGE
+    assert "--wrong" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["preset=", "--preset ''"])
+def test_an_empty_preset_is_no_preset(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, errors = call(capsys, f"static {words} --dry-run")
+    assert code == Exit.USAGE
+    assert "preset" in errors[0]

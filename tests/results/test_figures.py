@@ -224,3 +224,13 @@ def test_a_figure_of_training_is_a_median_by_step_unless_it_says_otherwise() -> 
         **fields, x="step", x_label="training step", statistic="median", log_y=True
     )
     assert learning_figure(**fields, log_y=False) == figure.model_copy(update={"log_y": False})
+
+
+def test_a_seed_that_stopped_early_keeps_its_last_value_and_a_lost_one_does_not() -> None:
+    rows = frame(
+        run(NAC, 0, mse({0: 1.0, 10: 4.0, 20: 2.0}, {0: 1.0, 10: 4.0, 20: 2.0})),
+        run(NAC, 1, mse({0: 3.0, 10: 0.5}, {0: 3.0, 10: 0.5}), end=10),
+        run(NAC, 2, mse({0: 9.0}, {0: 9.0}), "diverged: at step 3", end=3),
+    )
+    curve = only_curve(spec(statistic="median"), rows)
+    assert curve.middle.tolist() == [3.0, 4.0, 2.0]  # of 1 3 9, 4 .5 inf and 2 .5 inf

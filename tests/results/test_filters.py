@@ -214,3 +214,20 @@ def test_settings_that_lack_the_seeds_are_refused(stored: Stored) -> None:
     with pytest.raises(ConfigError, match="layer=nac seeds=2: no stored rows have all"):
         filters.read({"layer": ["nac"]}, rows, (), (2,), ["layer=nac", "seeds=2"])
     assert not filters.read({"layer": ["nalu"]}, rows, (), (2,), ()).rows(rows).empty
+
+
+def test_a_preset_without_the_wanted_rows_is_refused(stored: Stored) -> None:
+    preset = stored.rows["layer"].map({"nac": "laptop", "nalu": "paper"})
+    two = Stored(stored.specs, stored.rows.assign(preset=preset, changes="{}"))
+    words = ["preset=paper", "layer=nac"]
+    with pytest.raises(ConfigError, match="preset=paper layer=nac: no stored rows have all"):
+        two.filtered({"preset": ["paper"], "layer": ["nac"]}, (), words)
+    assert two.filtered({"preset": ["paper"], "layer": ["nalu"]}, (), ()).tables
+
+
+def test_the_list_of_files_is_filtered(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["static", "--runs", "layer=nac", "seeds=1,", "--out", store.out]) == 0
+    lines = [*csv.DictReader(io.StringIO(capsys.readouterr().out))]
+    assert len(lines) == 4
+    assert all("nac" in line["setting"] and line["seeds"] == "1" for line in lines)
+    assert main(["static", "--runs", "nonsense=5", "--out", store.out]) == 2

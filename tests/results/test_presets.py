@@ -16,6 +16,7 @@ from nalu_ray import registry, report
 from nalu_ray.results.analysis.curves import panels
 from nalu_ray.results.analysis.groups import sweeps
 from nalu_ray.results.analysis.paired import paired
+from nalu_ray.results.analysis.reproduction import entries
 from nalu_ray.results.analysis.table import Table, build
 from nalu_ray.results.analysis.text import Budget, budget_sentence
 from nalu_ray.results.output.figures import draw
@@ -488,3 +489,54 @@ def test_the_hint_for_long_tables_is_a_command(
     words = shlex.split(commands.pop())[3:]
     assert report.main([*words, "--to", str(tmp_path / "there")]) == 0
     assert "solved \\[95 %\\]" in capsys.readouterr().out
+
+
+# -- what a caption says of changes ----------------------------------------------------------------
+
+
+def test_a_change_that_all_cells_share_is_named_with_its_value() -> None:
+    rows = frame(
+        *(stored(changed(overlap=2), layer, 1.0, overlap=2, inputs=5) for layer in ("nac", "nalu"))
+    )
+    (table,) = build_each(SPEC, rows)
+    assert "Changed from the preset: overlap=2." in whole(table)
+    more = frame(rows, stored(LAPTOP, "relu6", 1.0, overlap=0, inputs=5))
+    (table,) = build_each(SPEC, more)
+    assert "Changed from the preset in some cells: overlap." in whole(table)
+    assert "overlap=2" not in whole(table)
+
+
+def test_settings_of_an_earlier_version_of_the_preset_are_named() -> None:
+    rows = frame(stored(LAPTOP, "nac", 1.0, lr=0.1), stored(LAPTOP, "nalu", 1.0, lr=0.2))
+    (table,) = build_each(SPEC, rows, {"laptop": ["nalu-add-0.2"]})
+    assert "From an earlier version of the preset: NAC." in whole(table)
+    (table,) = build_each(SPEC, rows, {"laptop": ["nalu-add-0.2", "nac-add-0.1"]})
+    assert "earlier version" not in whole(table)
+
+
+def test_a_number_on_other_data_reproduces_nothing() -> None:
+    spec = TABLE_7.model_copy(update={"problem": ("inputs",)})
+    logs = mse({0: 0.0}, {0: 0.0}, random_mse=1.0, threshold=1.0)
+    values = {"layer": "nac", "op": "add", "inputs": 5}
+    runs = frame(*(run(values, seed, logs) for seed in range(2)))
+    for about, verdicts in (
+        (LAPTOP, {"reproduced", "not run"}),
+        (changed(inputs=5), {"not run"}),
+    ):
+        tables = build_each(spec, runs.assign(**about))
+        assert {entry.verdict for entry in entries(7, tables)} == verdicts
+
+
+def test_the_command_for_other_statistics_shows_every_setting_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    # a filter on a field leaves out settings that do not read it
+    rows = frame(
+        stored(LAPTOP, "nac", 1.0, weight_init="tiny"),
+        stored(LAPTOP, "relu6", 1.0, weight_init="uniform"),
+    )
+    specs = TaskSpecs(task="static", title="Static", section="4.1", tables=(SPEC,))
+    mine = Stored(specs, rows, str(tmp_path))
+    both = {"nac-add-tiny", "relu6-add-uniform"}
+    assert mine.command_for(["weight_init=tiny"], both) == mine.command
+    assert mine.command_for(["weight_init=tiny"], {"nac-add-tiny"}).endswith("weight_init=tiny")

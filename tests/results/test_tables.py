@@ -804,3 +804,56 @@ def test_values_do_not_depend_on_the_rows_index_or_types() -> None:
     odd = rows.set_index(np.zeros(len(rows), dtype=int))
     odd["layer"] = odd["layer"].astype("category")
     assert build(spec(), odd).cells == build(spec(), rows).cells
+
+
+# -- lost seeds and values that are no numbers -----------------------------------------------------
+
+
+def shares(*values: float | None) -> pd.DataFrame:
+    """Runs that got a share right; None diverged."""
+    runs = []
+    for seed, value in enumerate(values):
+        logs = {("mse", "interpolation"): {100: 1.0}}
+        right = {} if value is None else {("right", "extrapolation"): {100: value}}
+        reason = "diverged: at step 3" if value is None else None
+        runs.append(run(FAST, seed, {**({} if value is None else logs), **right}, reason))
+    return frame(*runs)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_a_lost_seed_counts_as_having_nothing_right(statistic: str) -> None:
+    share = spec(metric="right", statistic=statistic, scale=100, better="higher", worst=0.0)
+    table = build(share.model_copy(update={"solved_below": None}), shares(1.0, 1.0, 0.7, None))
+    (cell,) = table.cells.values()
+    assert cell.value == pytest.approx(67.5 if statistic == "mean" else 85.0)
+    assert cell.diverged == 1
+    assert "a diverged or failed seed counts as having nothing right" in " ".join(captions(table))
+    # where every seed is lost, 0 would look like a result
+    (cell,) = build(share, shares(None, None)).cells.values()
+    assert cell.value == -INF
+
+
+def test_a_number_that_is_none_was_still_run() -> None:
+    logs = mse({100: 1.0}, {100: NAN}, threshold=5.5)
+    rows = frame(*(run(FAST, seed, logs) for seed in range(3)))
+    (cell,) = build(spec(), rows).cells.values()
+    assert (cell.value, cell.n, cell.text) == (INF, 3, "∞")
+    assert cell.rate is not None
+    assert (cell.rate.successes, cell.rate.n) == (0, 3)
+
+
+def test_the_random_model_is_not_counted_among_the_seeds_of_cells() -> None:
+    quick = {**FAST, "lr": 1.0}
+    logs = mse({100: 1.0}, {100: 1.0}, random_mse=2.0, threshold=5.5)
+    better = mse({100: 0.5}, {100: 0.5}, random_mse=2.0, threshold=5.5)
+    rows = frame(
+        *(run(FAST, seed, logs) for seed in range(10)), *(run(quick, s, better) for s in range(2))
+    )
+    assert "2 seeds per cell" in " ".join(captions(build(TABLE_6, rows)))
+
+
+def test_solved_at_the_start_is_step_0() -> None:
+    at = spec(statistic="solved_at", format=".3g")
+    rows = frame(*(run(FAST, s, mse({0: 1.0}, {0: 1.0}, threshold=5.5)) for s in range(6)))
+    (cell,) = build(at, rows).cells.values()
+    assert cell.text == "0 [0, 0]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -465,3 +466,15 @@ def test_an_override_sees_the_axes_of_those_before_it() -> None:
 
 def fields(point: Point, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(point.setting, name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("written", "seeds"),
+    [('"0-4"', range(5)), ('"7,"', [7]), ("[3, 5-6]", [3, 5, 6]), ("2", [0, 1])],
+)
+def test_seeds_of_a_file_are_read_as_those_of_the_command_line(
+    tmp_path: Path, written: str, seeds: Iterable[int]
+) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"task: net\npresets: {{mine: {{seeds: {written}}}}}")
+    assert parse_seeds(load_sweep("net", file).presets["mine"].seeds) == tuple(seeds)

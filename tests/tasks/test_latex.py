@@ -28,7 +28,8 @@ ARGUMENTS = {
     "centering": 0, "toprule": 0, "midrule": 0, "bottomrule": 0, "endhead": 0, "begingroup": 0,
     "endgroup": 0, "scriptsize": 0, "tabcolsep": 0, "textwidth": 0, "textbackslash": 0,
     "textasciitilde": 0, "textasciicircum": 0, "textless": 0, "textgreater": 0, "textbar": 0,
-    "times": 0, "div": 0, "surd": 0, "infty": 0, "pm": 0, "leq": 0, "geq": 0, "ddagger": 0,
+    "times": 0, "div": 0, "surd": 0, "infty": 0, "pm": 0, "leq": 0, "neq": 0, "geq": 0,
+    "ddagger": 0,
     "textbullet": 0, "cdot": 0, "approx": 0, "to": 0, "mu": 0, "ldots": 0,
     **{name: 0 for names in _GREEK.values() for name in names.split()},
 }  # fmt: skip

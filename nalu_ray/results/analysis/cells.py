@@ -37,7 +37,8 @@ class TableCell:
         text: ``value`` as printed; with its interval, if it is a rate or a step of first success.
         published: the published value; None if there is none.
         bold: whether it is the best of the cells that it is compared with.
-        n: stored seeds of the chosen setting; a diverged or failed one counts as infinite.
+        n: stored seeds of the chosen setting; a diverged or failed one counts as infinite, or as
+            the measure's ``worst``.
         median, low, high: over those seeds, with the interval of the median. Of a rate, which is in
             per cent, Wilson's interval and no median; of a step of first success, over the solved
             seeds.
@@ -87,8 +88,7 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Table
         bases: setting id to (seeds,) values of the reference; the median of the chosen setting's
             is 100 if the measure is relative.
     """
-    never_logged = np.isnan(runs.value).all() and runs.ok.any()
-    if not len(runs) or never_logged:
+    if not len(runs) or (runs.ok.any() and not runs.logged.any()):
         return TableCell()
     if measure.statistic in SUCCESS:
         return _of_success(measure, runs)
@@ -100,9 +100,11 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Table
         if np.isfinite(runs.value[runs.setting_id == sid]).any():
             return TableCell()
         factor = 1.0  # all seeds are lost, before a reference was logged too
-    worst = math.inf if measure.better == "lower" else -math.inf
-    values = np.where(np.isfinite(runs.value), runs.value * factor, worst)
     here = runs.setting_id == sid
+    worst = math.inf if measure.better == "lower" else -math.inf
+    if measure.worst is not None and np.isfinite(runs.value[here]).any():
+        worst = measure.worst * factor
+    values = np.where(np.isfinite(runs.value), runs.value * factor, worst)
     if measure.statistic == "selected":
         value = worst if best is None else values[best]
     else:
@@ -149,8 +151,11 @@ def _with_interval(measure: Measure, cell: TableCell, interval: Interval) -> Tab
 
 def printed(interval: Interval, measure: Measure) -> str:
     """Returns an estimate with its interval, ``98 [93, 99]``; ``*``: less than 95 % sure."""
+    at_start = measure.statistic == "solved_at"  # step 0 is no small number
     middle, low, high = (
-        number(value, measure.format, capped=measure.relative_to is not None)
+        "0"
+        if at_start and value == 0
+        else number(value, measure.format, capped=measure.relative_to is not None)
         for value in (interval.estimate, interval.low, interval.high)
     )
     return f"{middle} [{low}, {high}]{'*' * (interval.confidence < _SURE)}"

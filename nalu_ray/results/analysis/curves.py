@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,12 +10,14 @@ import pandas as pd
 
 from nalu_ray.results.analysis import selection
 from nalu_ray.results.analysis.axes import Heading, axis_column, headings
+from nalu_ray.results.analysis.selection import OK
 from nalu_ray.results.analysis.statistics import Floats, mean_interval, median_interval
 from nalu_ray.results.analysis.text import budgets
 from nalu_ray.results.specs import FigureSpec
 from nalu_ray.results.store.rows import RUN
 
 _LINE, _PANEL = "_line", "_panel"
+STEP = "step"
 
 Points = tuple[tuple[float, float], ...]
 """Points (x, y)."""
@@ -88,7 +90,9 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
             ids = of_panel.index[of_panel == line.key]
             if len(ids):
                 sid = _preferred(scores.loc[sorted(ids)])
-                curve = _curve(spec, line, drawn.iloc[places[sid]], _scale(spec, bases.get(sid)))
+                ended = runs.loc[(runs["setting_id"] == sid) & (runs["outcome"] == OK), "seed"]
+                scale = _scale(spec, bases.get(sid))
+                curve = _curve(spec, line, drawn.iloc[places[sid]], scale, {*ended})
                 curves.append(replace(curve, budget=spent[sid]))
         if curves:
             drawn_panels.append(Panel(panel.label, tuple(curves)))
@@ -108,7 +112,10 @@ def _scale(spec: FigureSpec, base: Floats | None) -> float:
     return float("nan") if base is None else 100 / float(np.median(base))
 
 
-def _curve(spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float) -> Curve:
+def _curve(
+    spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float, ended: Collection[int]
+) -> Curve:
+    """Returns a line; seeds of ``ended`` that stopped early keep their last value to its end."""
     piece = piece.sort_values([*RUN, "step"], kind="stable")
     if spec.select_step:
         last = piece.groupby("seed")["step"].transform("max")
@@ -116,6 +123,9 @@ def _curve(spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float) -
     wide = piece.drop_duplicates(["seed", spec.x], keep="last").pivot(
         index="seed", columns=spec.x, values="value"
     )
+    if spec.x == STEP:
+        early = wide.index.isin(list(ended))
+        wide[early] = wide[early].ffill(axis=1)
     values = wide.to_numpy(np.float64) * scale
     stored = len(values)
     if spec.statistic == "median":

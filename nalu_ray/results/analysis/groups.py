@@ -33,12 +33,14 @@ class Sweep:
     Attributes:
         preset: its name; empty for rows of versions that did not record it.
         changes: fields of the budget that were changed from the preset, with their values.
-        tuned: other changed fields, by setting id; selection chooses among their values.
+        tuned: other changed fields and their values, by setting id; selection chooses among them.
+        earlier: ids of settings that an earlier version of the preset had, and this one has not.
     """
 
     preset: str
     changes: Changes = ()
-    tuned: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
+    tuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+    earlier: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def changed(self) -> str:
@@ -97,8 +99,11 @@ def sweeps(
             if preset in presets
             and (presets[preset] == changes or _has_anyway(presets[preset], changes, values[sid]))
         ]
-        tuned = {sid: fields & {*changed[sid][preset]} for sid in ids}
-        groups.append((Sweep(preset, changes, tuned), ids))
+        made = {sid: changed[sid][preset] for sid in ids}
+        tuned = {sid: {name: of[name] for name in fields & {*of}} for sid, of in made.items()}
+        now = (members or {}).get(preset, ids)
+        earlier = frozenset(sid for sid, of in made.items() if not of and sid not in now)
+        groups.append((Sweep(preset, changes, tuned, earlier), ids))
     groups.sort(key=lambda item: (item[0].preset == SMOKE, -runs[item[1]].sum(), item[0].label))
     if len(groups) < 2:
         return [(groups[0][0] if groups else Sweep(""), rows)]

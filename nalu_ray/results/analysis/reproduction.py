@@ -64,8 +64,10 @@ def entries(number: int, tables: Iterable[Table]) -> list[Judged]:
         here: dict[Place, list[Judged]] = {}
         for (row, column, key), cell in table.cells.items():
             if cell.published is not None:
+                other = _of_other_data(table, cell)
+                kept = TableCell(published=cell.published) if other else cell
                 place = printed_place(table.spec, row, column, key)
-                here.setdefault(place, []).append(_judged(table, (row, column, key), place, cell))
+                here.setdefault(place, []).append(_judged(table, (row, column, key), place, kept))
         for place, judged in here.items():
             if not any(entry.ours for entry in of_place.get(place, [])):
                 of_place[place] = _told_apart([e for e in judged if e.ours] or judged[:1])
@@ -78,6 +80,12 @@ def entries(number: int, tables: Iterable[Table]) -> list[Judged]:
             (row, column, split), [Judged((row, column, split), text, "", "", NOT_RUN)]
         )
     ]
+
+
+def _of_other_data(table: Table, cell: TableCell) -> bool:
+    """Returns whether a cell's setting changes what the preset has for the paper's data."""
+    tuned = table.sweep.tuned if table.sweep else {}
+    return not {*table.spec.problem}.isdisjoint(tuned.get(cell.setting_id or "", {}))
 
 
 def verdict(measure: Measure, cell: TableCell, *, random: bool = False) -> str:

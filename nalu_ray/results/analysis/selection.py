@@ -31,6 +31,7 @@ class Runs:
         value: the measure there, unscaled; NaN if the run has no step or it was not logged.
         limit: the success threshold; NaN if none was logged.
         below_at: the first logged step at which the measure was below it; NaN if never.
+        logged: whether the measure was logged at any step.
     """
 
     setting_id: NDArray[np.object_]
@@ -41,6 +42,7 @@ class Runs:
     value: Floats
     limit: Floats
     below_at: Floats
+    logged: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.seed)
@@ -153,6 +155,7 @@ def observe(frame: pd.DataFrame, runs: pd.DataFrame, measure: Measure, limit: st
         setting_id=joined["setting_id"].to_numpy(object),
         seed=joined["seed"].to_numpy(np.int64),
         outcome=joined["outcome"].to_numpy(object),
+        logged=pd.MultiIndex.from_frame(joined[RUN]).isin(pd.MultiIndex.from_frame(logged[RUN])),
         **numbers,
     )
 

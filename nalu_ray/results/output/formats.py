@@ -37,6 +37,7 @@ _LATEX = {
     "[": "{[}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--",
     "×": r"\ensuremath{\times}", "÷": r"\ensuremath{\div}", "√": r"\ensuremath{\surd}",
     "²": r"\textsuperscript{2}", "∞": r"\ensuremath{\infty}", "±": r"\ensuremath{\pm}",
+    "≠": r"\ensuremath{\neq}",
     "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "−": r"\ensuremath{-}",
     "‡": r"\ensuremath{\ddagger}", "•": r"\textbullet{}", "·": r"\ensuremath{\cdot}",
     "≈": r"\ensuremath{\approx}", "→": r"\ensuremath{\to}", "³": r"\textsuperscript{3}",

@@ -141,7 +141,8 @@ def captions(table: Table, marks: bool = True) -> tuple[str, ...]:
             "target for squared errors, the median for absolute ones); median over the seeds of "
             "one setting."
         )
-    sentences += [text for text in (_given(table), table.budgets, _tuned(table)) if text]
+    more = (_given(table), table.budgets, _tuned(table), _earlier(table))
+    sentences += [text for text in more if text]
     if any(cell.published for cell in table.cells.values()):
         sentences.append(f"In parentheses: {source(table)}.")
     if any(DOUBTED in cell.published.text for cell in table.cells.values() if cell.published):
@@ -193,17 +194,43 @@ def _given(table: Table) -> str:
 def _tuned(table: Table) -> str:
     """Names the fields, beside the budget, in which shown settings differ from the preset."""
     tuned = table.sweep.tuned if table.sweep else {}
-    fields = {f for cell in table.cells.values() for f in tuned.get(cell.setting_id or "", ())}
-    return f"Changed from the preset in some cells: {', '.join(sorted(fields))}." if fields else ""
+    shown = {cell.setting_id for cell in table.cells.values() if cell.setting_id}
+    changes = [set(tuned.get(sid, {}).items()) for sid in sorted(shown)]
+    everywhere = set.intersection(*changes) if changes else set()
+    somewhere = {name for of in changes for name, _ in of - everywhere}
+    texts = []
+    if everywhere:
+        values = ", ".join(f"{name}={value}" for name, value in sorted(everywhere))
+        texts.append(f"Changed from the preset: {values}.")
+    if somewhere:
+        texts.append(f"Changed from the preset in some cells: {', '.join(sorted(somewhere))}.")
+    return " ".join(texts)
+
+
+def _earlier(table: Table) -> str:
+    """Names the models that are shown with a setting of an earlier version of the preset."""
+    earlier = table.sweep.earlier if table.sweep else frozenset()
+    by_row = table.spec.compared == "rows"
+    old = {
+        row if by_row else column
+        for (row, column, _), cell in table.cells.items()
+        if cell.setting_id in earlier
+    }
+    models = [
+        heading.label for heading in (table.rows if by_row else table.columns) if heading.key in old
+    ]
+    return f"From an earlier version of the preset: {', '.join(models)}." if models else ""
 
 
 def _seeds(table: Table) -> str:
-    counts = [cell.n for cell in table.cells.values() if cell.n]
+    counts = [cell.n for place, cell in table.cells.items() if cell.n and not REFERENCES & {*place}]
     if not counts:
         return "nothing stored yet"
     low, high = min(counts), max(counts)
     seeds = f"{low}" if low == high else f"{low} to {high}"
-    lost = "; a diverged or failed seed counts as infinite and unsolved"
+    worst = {measure.worst for measure in table.spec.measures.values()}
+    value = "infinite and unsolved" if None in worst else "having nothing right"
+    lost = f"; a diverged or failed seed counts as {value}"
     return f"{seeds} seed{'s' * (high > 1)} per cell{lost * _any_lost(table)}"
 
 

@@ -7,14 +7,15 @@ import io
 
 from nalu_ray.results.analysis.axes import setting_labels, stored_column
 from nalu_ray.results.analysis.text import spans
-from nalu_ray.results.store.rows import OUTCOME, PRESET
+from nalu_ray.results.filters import EVERYTHING, Filter
+from nalu_ray.results.store.rows import OUTCOME, PRESET, RUN
 from nalu_ray.results.store.store import Store
 
 HEAD = ("task", "setting", "setting_id", "preset", "seeds", "ended", "file")
 
 
-def listing(store: Store, task: str) -> str:
-    """Returns CSV with a line per stored file whose rows count.
+def listing(store: Store, task: str, only: Filter = EVERYTHING) -> str:
+    """Returns CSV with a line per setting of a stored file whose rows count.
 
     Columns: task; setting, by the fields that name it and those that vary; its id; preset; seeds;
     how many seeds completed, diverged or failed; name of the Parquet file.
@@ -22,8 +23,11 @@ def listing(store: Store, task: str) -> str:
     Args:
         store: where the rows are.
         task: the task.
+        only: which settings, presets and seeds are listed.
     """
     rows, specs = store.load(task), store.specs(task)
+    runs_shown = only.rows(rows)[RUN].drop_duplicates()
+    shown = {(str(sid), int(seed)) for sid, seed in runs_shown.to_numpy()}
     settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
     axes = [name for name in (specs.axes if specs else ()) if name in settings]
     labels = setting_labels(settings, axes)
@@ -35,8 +39,13 @@ def listing(store: Store, task: str) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEAD)
-    for names, runs in store.runs(task).groupby(["file", "setting_id"], sort=False):
+    stored = store.runs(task)
+    keys = zip(stored["setting_id"], stored["seed"], strict=True)
+    stored = stored[[(str(sid), int(seed)) in shown for sid, seed in keys]]
+    for names, runs in stored.groupby(["file", "setting_id"], sort=False):
         file, sid = map(str, names)
+        if only.presets and of[sid] not in only.presets:
+            continue
         ended = runs[OUTCOME].value_counts()
         counts = " ".join(f"{count} {name}" for name, count in ended.items())
         seeds = ",".join(spans(map(int, runs["seed"])))

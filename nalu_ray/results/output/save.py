@@ -73,7 +73,9 @@ def present(
     stored = Stored.load(store, task_name)
     if stored is None:
         return []
-    replace(stored, only=Filter(frozenset(asked))).print_briefly(console, stored.command_for(words))
+    replace(stored, only=Filter(frozenset(asked))).print_briefly(
+        console, stored.command_for(words, asked)
+    )
     target = Path(folder)
     return [
         str(path) for path in [*stored.save_tables(target, SAVED), *stored.save_figures(target)]
@@ -124,7 +126,10 @@ class Stored:
         """Returns the task with a filter; see :func:`nalu_ray.results.filters.read`."""
         specs: list[TableSpec | FigureSpec] = [*self.specs.tables, *self.specs.figures]
         presets = {sweep.preset for spec in specs for sweep, _ in self._stored(spec)} - {""}
-        return replace(self, only=filters.read(given, self.rows, presets, seeds, words))
+        chosen = replace(self, only=filters.read(given, self.rows, presets, seeds, words))
+        if chosen.only.presets and not any(map(chosen._sweeps, specs)):
+            raise ConfigError([filters.nothing(words)])
+        return chosen
 
     def with_published(self, values: Mapping[str, Publication]) -> Stored:
         """Returns the task with other published values for some of its tables and figures."""
@@ -145,12 +150,22 @@ class Stored:
         other = self.out not in {"", os.path.abspath("results")}
         return invocation.command("report", [self.specs.task, *["--out", self.out] * other])
 
-    def command_for(self, words: Sequence[str]) -> str:
-        """Returns the command that shows the settings of some words, or all if it is not valid."""
+    def command_for(self, words: Sequence[str], asked: Collection[str] = ()) -> str:
+        """Returns the command that shows the settings of some words; all, if that misses any.
+
+        Args:
+            words: ``key=value`` words.
+            asked: ids of settings that must be shown, as far as they are stored.
+        """
         given = dict(word.split("=", 1) for word in words)
         try:
-            self.filtered({name: split(text) for name, text in given.items()}, (), words)
+            chosen = self.filtered({name: split(text) for name, text in given.items()}, (), words)
         except ConfigError:
+            return self.command
+        # a filter leaves out settings that do not read its field
+        if chosen.only.settings and not chosen.only.settings.issuperset(
+            {*asked}.intersection(self.rows["setting_id"])
+        ):
             return self.command
         return " ".join([self.command, *map(shlex.quote, words)])
 

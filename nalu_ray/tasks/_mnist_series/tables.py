@@ -41,6 +41,7 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
             scale=100,
             format=".2f",
             better="higher",
+            worst=0.0,
         )
     }
     errors = [
@@ -83,6 +84,7 @@ def tables(task: str, noun: str) -> tuple[TableSpec, ...]:
                 label=f"at {length}",
                 scale=100,
                 better="higher",
+                worst=0.0,
             )
             for length in LENGTHS
         },

@@ -54,7 +54,7 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
             caption=f"a {{op}} b: seeds (%) that get all pairs right, by size of the numbers: "
             f"{PAIRS}. Trained on numbers from 1 to 9.",
             rows=LAYERS,
-            measures=_measures("solved", scale=100, format=".0f", better="higher"),
+            measures=_measures("solved", scale=100, format=".0f", better="higher", worst=0.0),
             layout="columns",
             selection=RULE,
             words=OPERATIONS,

@@ -107,7 +107,9 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
             rows=MODELS,
             columns=COLUMNS,
             measures={
-                split: Measure(metric="exact", split=split, label=label, scale=100, better="higher")
+                split: Measure(
+                    metric="exact", split=split, label=label, scale=100, better="higher", worst=0.0
+                )
                 for split, label in SPLITS.items()
             },
             layout="subrows",

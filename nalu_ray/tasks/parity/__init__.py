@@ -64,6 +64,7 @@ class ParityTask(SupervisedTask[ParitySetting]):
                     statistic="median",
                     scale=100,
                     better="higher",
+                    worst=0.0,
                 )
             },
             layout="columns",

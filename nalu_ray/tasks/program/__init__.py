@@ -77,6 +77,7 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
                     statistic="mean",
                     scale=100,
                     better="higher",
+                    worst=0.0,
                 )
                 for metric, label in METRICS.items()
                 for split, shown in SPLITS.items()

@@ -66,7 +66,10 @@ GATES = Axis(
     },
     given=dict.fromkeys(("nac_nalu", "nac_nalu_separate", "nac_gated_nau_nmu"), "sums first"),
 )
-DATA = ("inputs", "section", "overlap", "train_range", "test_range", "test_signs", "threshold")
+DATA = (
+    "inputs", "section", "overlap", "train_range", "test_range", "test_signs", "distribution",
+    "operands", "threshold", "solved_below",
+)  # fmt: skip
 CAPTION = (
     "Arithmetic Dataset Task: x of {train_range}, in extrapolation {test_range}; {inputs} inputs, "
     "operands of {section} each, {overlap} in both."
@@ -178,7 +181,7 @@ MADSEN = (
         "(x1 + x2) (x1 + x2 + x3 + x4), x of {train_range}, in extrapolation {test_range}.",
         UNITS,
         columns=axis(["mul"], others=False),
-        problem=("train_range", "test_range", "test_signs", "threshold"),
+        problem=tuple(name for name in DATA if name not in ("inputs", "section", "overlap")),
         paper=PAPER | {"steps": "200000", "evaluations": "200"},
     ),
 )
@@ -209,7 +212,7 @@ NPU = TableSpec(
     selection=Selection(step="last"),
     presets=("npu",),
     publication=PUBLISHED["npu_large"],
-    problem=("inputs", "section", "overlap", "hidden", "sets"),
+    problem=("inputs", "section", "overlap", "hidden", "sets", "distribution"),
     paper={"steps": "100000"},
 )  # fmt: skip
 INALU = tuple(

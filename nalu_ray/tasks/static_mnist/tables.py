@@ -55,6 +55,7 @@ def tables() -> tuple[TableSpec, ...]:
             statistic="median",
             scale=100,
             better="higher",
+            worst=0.0,
         )
         for metric, noun in (("exact", "results"), ("digits", "digits"))
         for split, label in SHARES.items()
