@@ -38,8 +38,8 @@ class Replicas:
 
     On one thread of a CPU a replica's numbers are bit for bit those of a block of its own, as
     long as inputs are not shared and the network does not convolve; elsewhere they are equal to
-    rounding. On a processor without AVX-512, rows that do not fill whole vectors were seen to
-    differ by rounding, too.
+    rounding. On some processors, with and without AVX-512, rows that do not fill whole vectors were
+    seen to differ by rounding, too.
 
     Args:
         build: builds one network; torch's generators are seeded for each replica before it is
