@@ -125,12 +125,12 @@ class SupervisedTask(Task[S]):
         return prediction
 
     def loss(self, setting: S, prediction: Tensor, target: Tensor) -> Tensor:
-        """Returns the loss of each seed, (R, ...) x (R, ...) -> (R,).
+        """Returns the loss of each seed, (R, ...) x (R or 1, ...) -> (R,).
 
         Raises:
             ValueError: the shapes differ, so that numbers would be compared with other examples'.
         """
-        if prediction.shape != target.shape:
+        if prediction.shape[1:] != target.shape[1:]:
             made, wanted = tuple(prediction.shape[1:]), tuple(target.shape[1:])
             raise ValueError(f"the network answers with shape {made}, where targets have {wanted}")
         return (prediction - target).square().flatten(1).mean(1)

@@ -306,7 +306,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two results are equal, bit for bit where the processor's products are."""
     if STEADY:
         return torch.equal(one, other)
-    return torch.allclose(one, other, rtol=1e-4, atol=1e-6 * float(other.abs().max()))
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-6 * float(other.detach().abs().max()))
 
 
 # one output or one input: a product of one vector
