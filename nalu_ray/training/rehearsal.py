@@ -101,7 +101,7 @@ def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
     try:
-        batch = task.example(setting, Streams(task.name, (0, 1), "rehearsal"))
+        batch = task.example(setting, _streams(task, setting))
         if batch is None or sum(tensor.numel() for tensor in batch.inputs) > MOST_NUMBERS:
             return None
         _step(task, setting, batch)
@@ -111,12 +111,17 @@ def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
     return None
 
 
+def _streams(task: SupervisedTask[Any], setting: SupervisedSetting) -> Streams:
+    """Returns the numbers of two seeds, drawn as in a run."""
+    return Streams(task.name, (0, 1), "rehearsal", shared=setting.shared_inputs)
+
+
 def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -> None:
     """A training step of two seeds, and a prediction in evaluation mode."""
     replicas = Replicas(lambda: task.build(setting), (0, 1))
     if not replicas.names:
         raise TypeError("the network has no parameter to train")
-    streams = Streams(task.name, (0, 1), "rehearsal")
+    streams = _streams(task, setting)
 
     def predict() -> Tensor:
         return task.predict(replicas, setting, "train", batch, streams)
@@ -126,7 +131,7 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
     outputs, gradients, steps = [], [], []
     for _ in range(2):
         replicas.load(start, before)
-        streams = Streams(task.name, (0, 1), "rehearsal")  # predict reads the present ones
+        streams = _streams(task, setting)  # predict reads the present ones
         steps_of = optimiser(setting.optimiser, flat, setting.lr, shapes=shapes)
         added, update = step_parts(task, setting, replicas, steps_of)
         added.watch(None)

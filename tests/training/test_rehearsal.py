@@ -200,3 +200,26 @@ def test_every_task_can_be_rehearsed_without_its_data(
     task = registry.task(name)
     task.check(task.setting_type())
     assert len(steps) == 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_shared_inputs_are_rehearsed_as_in_a_run(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = []
+    monkeypatch.setattr(rehearsal, "_outcomes", {})
+
+    class Watching(Task):
+        def sample(self, setting: SupervisedSetting, split: str, streams: Streams) -> Batch:
+            x = torch.from_numpy(streams.uniform((8, 3)))
+            return Batch((x,), x.sum(2, keepdim=True), setting.shared_inputs)
+
+        def loss(self, setting: SupervisedSetting, prediction: Tensor, target: Tensor) -> Tensor:
+            shapes.append((tuple(prediction.shape), tuple(target.shape)))
+            return super().loss(setting, prediction, target)
+
+    Watching(lambda: nn.Linear(3, 1)).check(SupervisedSetting(shared_inputs=shared))
+    assert {*shapes} == {((2, 8, 1), (1 if shared else 2, 8, 1))}
+    rehearsal._outcomes.clear()
+    with pytest.raises((TypeError, ValueError), match=r"answers with shape \(8, 2\)"):
+        Watching(lambda: nn.Linear(3, 2)).check(SupervisedSetting(shared_inputs=shared))
