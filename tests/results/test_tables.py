@@ -25,7 +25,7 @@ from nalu_ray.results.analysis.table import Table, TableCell, build
 from nalu_ray.results.analysis.text import stored
 from nalu_ray.results.output.formats import FORMATS, latex, markdown, tidy
 from nalu_ray.results.output.formats import html as to_html
-from nalu_ray.results.output.grid import arrange, captions, statistics
+from nalu_ray.results.output.grid import arrange, captions, spread, statistics
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
 from tests.results.samples import (
@@ -857,3 +857,24 @@ def test_solved_at_the_start_is_step_0() -> None:
     rows = frame(*(run(FAST, s, mse({0: 1.0}, {0: 1.0}, threshold=5.5)) for s in range(6)))
     (cell,) = build(at, rows).cells.values()
     assert cell.text == "0 [0, 0]"
+
+
+def test_nothing_right_is_not_bold() -> None:
+    other = {**FAST, "layer": "nalu"}
+    runs = [
+        run(
+            setting, 0, {("mse", "interpolation"): {100: 1.0}, ("right", "extrapolation"): {100: 0}}
+        )
+        for setting in (FAST, other)
+    ]
+    share = spec(metric="right", scale=100, better="higher", worst=0.0)
+    both = {"columns": Axis(field="layer", labels={"nac": "NAC", "nalu": "NALU"})}
+    cells = build(share.model_copy(update={**both, "solved_below": None}), frame(*runs)).cells
+    assert [cell.text for cell in cells.values()] == ["0.00", "0.00"]
+    assert not any(cell.bold for cell in cells.values())
+
+
+def test_an_interval_that_cannot_be_sure_says_so() -> None:
+    table = build(spec().model_copy(update={"solved_below": None}), two_settings())
+    (section,) = spread(table, intervals=True).sections
+    assert "*: less than 95 % sure" in section.title

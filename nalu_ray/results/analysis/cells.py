@@ -24,7 +24,7 @@ MISSING = "–"
 CAP = 999.9  # the paper prints >999.9 for what is worse than ten random models
 NEVER = "never"  # no seed solved it, so there is no step at which it was solved
 _PERCENT = 100
-_SURE = 0.95
+SURE = 0.95
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _of_success(measure: Measure, runs: Runs) -> TableCell:
         cell = replace(cell, rate=rate)
     if measure.statistic == "rate":
         value, low, high = (_PERCENT * share for share in (rate.rate, rate.low, rate.high))
-        return _with_interval(measure, cell, Interval(value, low, high, _SURE))
+        return _with_interval(measure, cell, Interval(value, low, high, SURE))
     if cell.solved_at is None:
         return cell
     interval = median_interval(_solved_at(chosen))
@@ -158,7 +158,7 @@ def printed(interval: Interval, measure: Measure) -> str:
         else number(value, measure.format, capped=measure.relative_to is not None)
         for value in (interval.estimate, interval.low, interval.high)
     )
-    return f"{middle} [{low}, {high}]{'*' * (interval.confidence < _SURE)}"
+    return f"{middle} [{low}, {high}]{'*' * (interval.confidence < SURE)}"
 
 
 def _counted(cell: TableCell, chosen: Runs, values: Floats, factor: float) -> TableCell:

@@ -272,7 +272,8 @@ def _with_bold(spec: TableSpec, cells: Mapping[Place, TableCell]) -> dict[Place,
     for (_, key), places in groups.items():
         choose = max if spec.measures[key].highest else min
         best = cells[choose(places, key=lambda place: cells[place].value or 0.0)]
-        nothing = spec.measures[key].statistic == "rate" and not best.value
+        share = spec.measures[key].statistic == "rate" or spec.measures[key].worst == 0
+        nothing = share and not best.value
         # a single cell is not bold, nor one beyond the cap, nor a rate of 0
         sound = math.isfinite(best.value or 0.0) and best.text[0] != ">"
         if len(places) > 1 and sound and not nothing:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nalu_ray.results.analysis.axes import Heading
-from nalu_ray.results.analysis.cells import MISSING, NEVER, TableCell, number, printed
+from nalu_ray.results.analysis.cells import MISSING, NEVER, SURE, TableCell, number, printed
 from nalu_ray.results.analysis.groups import described
 from nalu_ray.results.analysis.references import CONSTANT, REFERENCES
 from nalu_ray.results.analysis.statistics import Interval
@@ -267,7 +267,9 @@ def spread(table: Table, intervals: bool = False) -> Grid:
     if rates:
         what += ", solved of seeds [95 % interval in %]"
     elif intervals:
-        what += " [95 % interval between order statistics]"
+        unsure = any(cell.confidence and cell.confidence < SURE for cell in table.cells.values())
+        few = "; *: less than 95 % sure, with so few seeds" * unsure
+        what += f" [95 % interval between order statistics{few}]"
     sections = tuple(
         replace(part, title=f"{part.title}: {what}" if part.title else what.capitalize())
         for part in grid.sections
