@@ -751,7 +751,7 @@ def test_a_brief_table_has_its_statistics_like_the_table(full: dict[str, Table])
     without = spec(relative_to="random_mse", format=".1f").model_copy(update={"solved_below": None})
     text = markdown(build(without, two_settings()), brief=True)
     assert "| a + b | 30.0 \\[25.0, 40.0\\]\\* |" in text
-    assert "E: median over seeds \\[95 % interval between order statistics\\]" in text
+    assert "E: median over seeds \\[95 % interval between order statistics" in text
 
 
 def test_captions_say_what_must_be_known(full: dict[str, Table]) -> None:
