@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nalu_ray.command import screen
 from nalu_ray.errors import ConfigError
-from nalu_ray.results.store.rows import COMPLETED, FAILED, OUT_OF_MEMORY
+from nalu_ray.results.store.rows import COMPLETED, DIVERGED, FAILED, OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep.machine import (
     CONTEXT_BYTES,
@@ -311,3 +312,20 @@ def test_this_machine_is_what_this_process_may_use() -> None:
     (node,) = this_machine(gpus=False).nodes
     assert node.cpus >= 1
     assert GIB / 4 < node.memory < 2**50
+
+
+def test_failures_that_differ_in_a_number_are_one_line_that_says_so(fake: Any) -> None:
+    (point,) = wanted = points(fake, 1, 3)
+    made, sid = plan(fake, wanted, capacity(1)), point.setting.id
+
+    def lines(*steps: int) -> list[str]:
+        ends = {
+            (sid, seed): Outcome(sid, seed, DIVERGED, f"diverged at step {step}")
+            for seed, step in enumerate(steps)
+        }
+        return screen.failures(made, ends)
+
+    assert lines(5, 5, 5)[0] == "failed: 3 seeds: diverged at step 5"
+    many = "failed: 3 seeds: diverged at step 5 (the first; the others differ in a number)"
+    assert lines(5, 7, 5)[0] == many
+    assert lines(5, 7, 5)[1].endswith("seeds 0-2")

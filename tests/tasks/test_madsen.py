@@ -215,3 +215,11 @@ def test_unsolved_cells_have_no_step_of_success() -> None:
     values = protocols.PUBLISHED["madsen"].values
     solved = {v.place[:2] for v in values if v.measure == "rate" and v.published().value > 0}
     assert {v.place[:2] for v in values if v.measure == "solved_at"} == solved
+
+
+def test_tables_and_figures_show_one_problem_each() -> None:
+    data = {"train_range", "test_range", "distribution", "operands", "threshold", "solved_below"}
+    for spec in (*TASK.tables, *TASK.figures):
+        # x of this figure is the range
+        ours = "madsen" in spec.name and spec.name != "madsen_by_train_range"
+        assert not ours or data <= {*spec.problem}, spec.name
