@@ -249,10 +249,10 @@ def _words(fields: Mapping[str, Any], seeds: int | str | Iterable[int] | None) -
 
 def _seeds_word(seeds: int | str | Iterable[int]) -> str:
     """Returns seeds as the command line has them: a list of one is ``7,``, as ``7`` is a count."""
-    word = _word(seeds)
-    return (
-        f"{word}," if isinstance(seeds, Iterable) and word.isdecimal() and seeds != word else word
-    )
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable) or not getattr(seeds, "ndim", 1):
+        return _word(seeds)
+    words = [_word(seed) for seed in seeds]
+    return f"{words[0]}," if len(words) == 1 else ",".join(words)
 
 
 def _flag(name: str) -> str:

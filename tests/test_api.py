@@ -225,6 +225,15 @@ def test_seeds_of_any_iterable_are_read_once(stored: str) -> None:
     pd.testing.assert_frame_equal(made, listed)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "word"),
+    [(3, "3"), ("0-4", "0-4"), ([7], "7,"), ((0, 1), "0,1"), (range(2), "0,1"), ((7,), "7,"),
+     (torch.tensor(3), "3"), (torch.tensor([2, 4]), "2,4"), ({5}, "5,")],
+)  # fmt: skip
+def test_seeds_are_a_count_or_a_list(seeds: Any, word: str) -> None:
+    assert api._seeds_word(seeds) == word
+
+
 def test_results_say_which_stored_rows_they_leave_out(stored: str) -> None:
     some = nr.load_results("static", out=stored, layer="nac", seeds=[0, 1])
     assert "Of the stored rows only these: layer=nac seeds=0,1." in some._repr_markdown_()
