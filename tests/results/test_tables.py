@@ -877,4 +877,4 @@ def test_nothing_right_is_not_bold() -> None:
 def test_an_interval_that_cannot_be_sure_says_so() -> None:
     table = build(spec().model_copy(update={"solved_below": None}), two_settings())
     (section,) = spread(table, intervals=True).sections
-    assert "*: less than 95 % sure" in section.title
+    assert "marked * where fewer than six seeds give only their range" in section.title

@@ -15,6 +15,7 @@ from nalu_ray.results.analysis.table import DOUBTED, Table
 from nalu_ray.results.specs import Measure, TableSpec
 
 PAPER = "Trask et al. (2018)"
+FEW_SEEDS = "marked * where fewer than six seeds give only their range"
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ def spread(table: Table, intervals: bool = False) -> Grid:
         what += ", solved of seeds [95 % interval in %]"
     elif intervals:
         unsure = any(cell.confidence and cell.confidence < SURE for cell in table.cells.values())
-        few = "; *: less than 95 % sure, with so few seeds" * unsure
+        few = f", {FEW_SEEDS}" * unsure
         what += f" [95 % interval between order statistics{few}]"
     sections = tuple(
         replace(part, title=f"{part.title}: {what}" if part.title else what.capitalize())
@@ -362,7 +363,7 @@ def statistics_note(table: Table) -> str:
     intervals = [cell.confidence for cell in cells if cell.median is not None]
     intervals += [cell.difference.confidence for cell in cells if cell.difference]
     if any((confidence or 0) < 0.95 for confidence in intervals):
-        note += ", marked * where fewer than six seeds give only their range"
+        note += f", {FEW_SEEDS}"
     limit = table.spec.threshold
     if any(cell.rate for cell in cells):
         note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
