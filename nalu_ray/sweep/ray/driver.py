@@ -86,7 +86,8 @@ class Relay(_OfThisCommand, tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         for board in self.boards:
-            board.resumed(trial.trial_id, self.spec(trial), describe(failure()))
+            reason, *_ = describe(failure()).split(". ")  # Ray goes on about where its logs are
+            board.resumed(trial.trial_id, self.spec(trial), reason)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         spec = self.spec(trial)
