@@ -228,6 +228,26 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             checkpoints.load(str(path), "wandering", {})
 
 
+def test_what_is_said_if_no_network_can_be_used(tmp_path: Path) -> None:
+    def refuse(model: checkpoints.Model) -> None:
+        raise ModelError("too old")
+
+    def refused(wanted: dict[str, str]) -> list[str]:
+        with pytest.raises(ConfigError) as error:
+            checkpoints.best(str(tmp_path), "wandering", wanted, refuse)
+        return error.value.messages
+
+    folder = tmp_path / "wandering"
+    (data,) = wandered([0], 1).files().values()
+    folder.mkdir()
+    (folder / f"a{ENDING}").write_bytes(data)
+    assert refused({}) == [f"the only model in {folder} cannot be used"]
+    store(tmp_path, "b")
+    assert refused({}) == [f"none of the 3 models in {folder} can be used"]
+    assert refused({"seed": "0"}) == [f"none of the 2 models in {folder} that match can be used"]
+    assert refused({"seed": "4"}) == [f"the only model in {folder} that matches cannot be used"]
+
+
 def saved_as(values: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(values, buffer)

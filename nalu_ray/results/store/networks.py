@@ -75,7 +75,7 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
         use: converts it.
 
     Raises:
-        ConfigError: there is none, or no network has a key of ``wanted``.
+        ConfigError: there is none, none can be used, or no network has a key of ``wanted``.
         StoreError: ``out`` cannot be reached, or a file exists but cannot be read.
     """
     store = Store(out)
@@ -95,8 +95,11 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
             return use(replace(item, data=data))
         except kind.error as error:
             log.warning("skipped %s", printable(error))
-    which = f"none of the {len(ranked)}" if len(ranked) > 1 else "the one"
-    raise ConfigError([f"{which} {kind.noun}{'s' * (len(ranked) > 1)} in {folder} can be used"])
+    if len(ranked) == 1:
+        matches = " that matches" if wanted else ""
+        raise ConfigError([f"the only {kind.noun} in {folder}{matches} cannot be used"])
+    match = " that match" if wanted else ""
+    raise ConfigError([f"none of the {len(ranked)} {kind.noun}s in {folder}{match} can be used"])
 
 
 def _counts(network: Found, counting: Mapping[str, set[int]]) -> bool:
