@@ -1,4 +1,4 @@
-"""Prints a trained network's answer after each word of a text (Figure 3) or image of a series."""
+"""Prints a network's answer after each word of a text (Figure 3), or each image of a series."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_what_version_0_1_stored_is_done_and_its_code_not_known(
     assert tune.main(command) == 0
     out = capsys.readouterr().out
     assert "4 done before; 0 to do" in out
-    assert "of the stored seeds, 4 by unknown code (--rerun reruns them)" in out
+    assert "stored seeds: 4 from an unknown version of the code (--rerun reruns them)" in out
 
 
 # -- a field that a later version adds -------------------------------------------------------------

@@ -125,7 +125,11 @@ def parser() -> cli.Parser:
     )
     add("--search", choices=ALGORITHMS, help="how to choose values of ranges (default: random)")
     add("--rerun-failed", action="store_true", help="rerun seeds that failed")
-    add("--rerun", action="store_true", help="rerun seeds whose rows are by other code")
+    add(
+        "--rerun",
+        action="store_true",
+        help="rerun seeds whose rows were produced by another version of the code",
+    )
     add("--fail-fast", action="store_true", help="stop at the first seed that fails")
     add = made.add_argument_group("where to run").add_argument
     add("--local", action="store_true", help="run in this process, without Ray (same rows)")

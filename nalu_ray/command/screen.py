@@ -116,7 +116,10 @@ def _table(*columns: str) -> Table:
     table = Table(*columns, box=SIMPLE)
     for column in ("settings", "seeds", "trials", "time"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.caption = "time: the start of Ray included; ~: the preset's guess, else measured here"
+    table.caption = (
+        "time includes the start of Ray; ~ marks the preset's guess, all other times were measured "
+        "on this machine"
+    )
     table.caption_justify = "left"
     return table
 
@@ -205,7 +208,8 @@ def describe_smoke(plan: Plan, stored: Stored, store: Store) -> list[str]:
     report = invocation.command("report", [name, *where])
     return [
         f"{ran:,} of {_count(len(asked), 'seed')} ran",
-        f"rows: {store.out.rstrip('/')}/{name}; a report marks them as no results: {report}",
+        f"rows: {store.out.rstrip('/')}/{name}; "
+        f"a report marks them as smoke runs, not results: {report}",
     ]
 
 
@@ -234,7 +238,7 @@ def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[list
     for seed in point.seeds:
         outcome = stored.get((point.setting.id, seed))
         if outcome is not None and plan.still_old(outcome):
-            reason = "not rerun: its rows are still by other code"
+            reason = "not rerun: its rows still come from another version of the code"
         elif outcome is None or not outcome.ok:
             reason = "not done" if outcome is None else outcome.reason or "no reason given"
         else:

@@ -22,7 +22,7 @@ class Filter:
         settings: ids of the settings; empty for all.
         presets: presets whose tables and figures are shown; empty for all.
         seeds: seeds whose rows count; empty for all.
-        runs: settings' ids with a seed each, of which alone the rows count; None for all.
+        runs: (setting id, seed) of the only runs whose rows count; None for all.
         words: the filter as the command line has it.
     """
 

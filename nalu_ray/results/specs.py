@@ -79,7 +79,7 @@ class Axis(_Spec):
         {}, description="value as stored -> id in the published table, where they differ"
     )
     given: dict[str, str] = Field(
-        {}, description="value as stored -> what it gets by hand that others learn"
+        {}, description="stored value -> what is set by hand for it, while others learn it"
     )
     apart: dict[str, dict[str, str]] = Field(
         {},
@@ -121,7 +121,9 @@ class Measure(_Spec):
         None, description="published (column, split) in layout columns, if not (key, split)"
     )
     published_scale: float = Field(
-        1.0, description="times the published number: what ours compares with, printed after it"
+        1.0,
+        description="factor on the published number, for the comparison with ours; the product is "
+        "printed after the published number",
     )
 
     @property
@@ -156,8 +158,8 @@ class TableSpec(_Spec):
     )
     solved_like: str | None = Field(
         None,
-        description="row whose runs say what solved means: a measure below the upper 99 % limit of "
-        "their mean",
+        description="row of the reference model: a run is solved if its measure is below the upper "
+        "99 % confidence limit of the mean of this row's runs",
     )
     where: dict[str, str] = Field(
         {}, description="setting's field -> value as stored: other rows are not in the table"

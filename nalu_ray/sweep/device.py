@@ -73,7 +73,7 @@ def set_numerics(deterministic: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def kept_settings() -> Iterator[None]:
-    """Puts torch's threads and numerics back that trials change in the caller's process."""
+    """Restores torch's number of threads and its numerics, which trials change in this process."""
     import torch  # noqa: PLC0415 (as above)
 
     threads = torch.get_num_threads()

@@ -1,4 +1,8 @@
-"""What a worker gets (TrialSpec), whether it may run it here, and what it sends back (Report)."""
+"""What a worker receives and sends back.
+
+The trial that it receives (TrialSpec), the check that its machine may run the trial, and the report
+that it sends back (Report).
+"""
 
 from __future__ import annotations
 
@@ -158,8 +162,8 @@ def receive(values: Mapping[str, Any]) -> TrialSpec:
         raise NodeError(f"{here} cannot load the task: {why}; {advice}") from error
     if spec.numbers and spec.numbers != spec.numbers_here():
         raise NodeError(
-            f"{here} has other code of task {spec.task} or its layers (digest "
-            f"{spec.numbers_here()}) than this command ({spec.numbers}): {advice}"
+            f"{here} runs a different version of task {spec.task} or its layers (digest "
+            f"{spec.numbers_here()}) from this command ({spec.numbers}): {advice}"
         )
     return spec
 
@@ -178,7 +182,7 @@ def check_node(out: str, mark: str, code: str) -> None:
     here = platform.node()
     if code not in ("", package_digest()):
         raise NodeError(
-            f"node {here} has other code (digest {package_digest()}) than this command "
+            f"node {here} runs different code (digest {package_digest()}) from this command "
             f"({code}): copy the same code to every node"
         )
     store = Store(out)

@@ -64,8 +64,8 @@ def fastest(measured: Mapping[int, Measured | None]) -> int:
     if not fitting:
         raise ConfigError(
             [
-                "--gpus-per-trial auto: the largest trial does not fit the memory of a GPU that "
-                "other processes leave; reduce --seeds-per-gpu"
+                "--gpus-per-trial auto: the largest trial does not fit into the GPU memory that "
+                "other processes leave free; reduce --seeds-per-gpu"
             ]
         )
     return max(fitting, key=lambda trials: fitting[trials].rate)

@@ -138,7 +138,7 @@ class Use:
     reasons: dict[str, set[str]] = field(default_factory=dict)
 
     def settle(self, setting: Setting, candidate: Candidate) -> Setting:
-        """Returns the setting with varied fields that it does not read reset to their value."""
+        """Returns the setting; varied fields that it does not read get their unvaried values."""
         unread, varied = setting.unread(), candidate.varied
         idle = [name for name in varied if name in unread]
         self.read.update(name for name in varied if name not in unread)

@@ -169,9 +169,9 @@ def slots(capacity: Capacity, resources: Resources, memory: int) -> int:
 def widest(resources: Resources) -> int:
     """Returns the largest number of seeds per trial.
 
-    On a GPU it is ``seeds_per_gpu``, or ``GPU_GROWTH`` times ``seeds_per_trial``. A share of a GPU
-    gets that share, but no less than a CPU. If seeds are not stacked (``seeds_per_trial: 1``), only
-    ``seeds_per_gpu`` stacks them.
+    On a GPU it is ``seeds_per_gpu``, or ``GPU_GROWTH`` times ``seeds_per_trial``. A trial on a
+    share of a GPU gets that share of the seeds; without ``seeds_per_gpu``, at least as many as on a
+    CPU. If seeds are not stacked (``seeds_per_trial: 1``), only ``seeds_per_gpu`` stacks them.
     """
     on_cpu, share = resources.seeds_per_trial, min(1.0, resources.gpus)
     if share and resources.seeds_per_gpu:

@@ -1,8 +1,9 @@
 """The time left of a sweep, estimated from the recent speed of its trials.
 
-Each trial has an expected duration beforehand (:func:`nalu_ray.sweep.speeds.expected`). What has
-run says how far off it is: a running trial by its own recent reports, a waiting one by trials of
-its group (its layer, say) and, without those, by all trials. The slots then share out the trials.
+Each trial has an expected duration beforehand (:func:`nalu_ray.sweep.speeds.expected`). Trials that
+have run show how far off the expectation is. A running trial is corrected by its own recent
+reports. A waiting trial is corrected by the trials of its group (of its layer, say) or, if there
+are none, by all trials. The trials are then distributed over the slots.
 """
 
 from __future__ import annotations

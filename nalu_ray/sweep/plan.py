@@ -65,7 +65,8 @@ class Plan:
         capacity: what the trials run on.
         labels: setting id -> name, for every requested setting.
         other_code, unknown_code: stored seeds whose rows come from other or unknown code.
-        anew: setting id and seed of stored seeds that run again as their rows are by other code.
+        anew: setting id and seed of stored seeds that run again: another version of the code made
+            their rows.
         codes: setting id -> digest of the source on this machine, for settings with rows.
     """
 
@@ -93,12 +94,13 @@ class Plan:
         return sum(len(trial.seeds) for trial in self.trials)
 
     def describe_code(self) -> list[str]:
-        """Returns lines about stored seeds whose rows are by other code; none if there are none."""
-        stored = {"other code": self.other_code, "unknown code": self.unknown_code}
-        counts = [f"{count:,} by {code}" for code, count in stored.items() if count]
-        again = [f"{len(self.anew):,} by other code are rerun"] if self.anew else []
-        left = [f"of the stored seeds, {', '.join(counts)} (--rerun reruns them)"] if counts else []
-        return again + left
+        """Returns lines about stored seeds of another version of the code; none if none are."""
+        another, unknown = "another version of the code", "an unknown version of the code"
+        stored = {another: self.other_code, unknown: self.unknown_code}
+        counts = [f"{count:,} from {code}" for code, count in stored.items() if count]
+        again = [f"seeds rerun because they come from {another}: {len(self.anew):,}"]
+        left = [f"stored seeds: {', '.join(counts)} (--rerun reruns them)"] if counts else []
+        return again * bool(self.anew) + left
 
     def still_old(self, outcome: Outcome) -> bool:
         """Returns whether a seed that should run again still has its old rows."""
@@ -122,7 +124,7 @@ class Job:
         kept: setting id and seeds of each saved state.
         preset: name of the preset.
         changes: setting id -> fields that differ from the preset.
-        rerun: whether seeds with rows by other code run again.
+        rerun: whether seeds with rows of another version of the code run again.
         codes: setting id -> digest of the source on this machine, for settings with rows.
         local: whether trials run in this process, without Ray.
         speeds: measured speeds of the machine that trials run on.

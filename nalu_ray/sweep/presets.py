@@ -52,7 +52,8 @@ class Resources(StrictModel):
     cpus_per_trial: float = Field(1.0, gt=0, description="CPUs per trial")
     gpus_per_trial: float | Literal["auto"] = Field(
         0.0,
-        description="GPU of a trial: 1, or 1/n to share one; auto: the fastest of these",
+        description="GPUs per trial: 1, or 1/n so that n trials share a GPU; auto: measure and use "
+        "the fastest of 1, 1/2 and 1/4",
     )
     seeds_per_trial: int = Field(100, ge=1, description="seeds per trial, trained at once")
     seeds_per_gpu: int | None = Field(
@@ -76,7 +77,7 @@ class Resources(StrictModel):
             fills = False
         if not fills:
             raise ValueError(
-                "0, 1, 1/n of a GPU such as 0.5 or 0.25, or auto; a trial trains on one"
+                "must be 0, 1, 1/n such as 0.5 or 0.25, or auto; a trial uses at most one GPU"
             )
         return number
 

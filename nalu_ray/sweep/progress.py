@@ -257,7 +257,7 @@ class Costs:
 
     @property
     def gap(self) -> float:
-        """Seconds per trial that a slot spends beside the work, without its first trial's."""
+        """Overhead of a slot per trial, in seconds, not counting the slot's first trial."""
         return statistics.median(self.between) if self.between else 0.0
 
     def describe(self) -> str:

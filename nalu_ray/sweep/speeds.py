@@ -126,8 +126,9 @@ class Speeds:
     def seconds(self, task: Task[Any], spec: TrialSpec, step_microseconds: float) -> float | None:
         """Returns the expected time of a trial by earlier ones of its kind; None without any.
 
-        Of the same kind are trials with another value of an axis beside the first (a layer's, say)
-        and another number of seeds or, up to a factor, of steps. The nearest ones count.
+        Trials are of one kind if they have the same value of the first axis (the layer, say). They
+        may differ in the other axes, in the number of seeds and, up to a factor, in the number of
+        steps. The most similar ones are used.
 
         Args:
             task, spec: the trial.

@@ -156,7 +156,10 @@ def test_rows_and_columns_without_results_are_left_out(stored: Stored) -> None:
     assert grid.head == ("NAC", "NALU")
     assert [line.labels for line in grid.sections[0].lines] == [("a + b",), ("a × b",)]
     left = f"{len(table.rows) - 2} rows, {len(table.columns) - 2} columns"
-    assert captions(with_results(table))[-1] == f"Not shown, without a result of ours: {left}."
+    assert (
+        captions(with_results(table))[-1]
+        == f"Not shown, because they have no result of ours: {left}."
+    )
     assert with_results(with_results(table)).not_run == with_results(table).not_run
 
 

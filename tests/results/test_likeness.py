@@ -111,7 +111,7 @@ def test_other_rows_are_not_in_the_table() -> None:
 
 def test_the_caption_says_what_solved_means() -> None:
     table = build(TABLE, frame(runs("exact", REFERENCE), runs("nau", [0.5])))
-    rule = "below the upper 99 % limit of the mean of True sum at"
+    rule = "error at the selected step is below the upper 99 % limit of the mean of True sum"
     assert rule in " ".join(captions(table))
     assert rule in statistics_note(table)
 

@@ -171,8 +171,8 @@ def test_what_stands_below_the_cells() -> None:
     table = build(TABLE, rows())
     said = " ".join(captions(table))
     assert '"solved in %": the share of seeds of one setting that solved it, with Wilson' in said
-    assert "below threshold at the step" in said
-    assert "never: by none" in said
+    assert "solved it if its error at the selected step is below threshold; setting" in said
+    assert "never: no seed solved it" in said
     assert "In parentheses: Somebody (2020)." in said
     texts = [cell.text for part in spread(table).sections for x in part.lines for cell in x.cells]
     assert texts == [

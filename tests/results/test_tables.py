@@ -697,8 +697,8 @@ the cell's setting), 0 = perfect. Bold: best of ours, ties included. –: not ru
 | a + b | 30.0 |
 
 Over the seeds of each cell's setting: median \\[95 % interval between order statistics\\], marked \
-\\* where fewer than six seeds give only their range; solved: below threshold at the selected \
-step, with the Wilson 95 % interval.
+\\* where fewer than six seeds give only their range; solved: the seeds whose error at the \
+selected step is below threshold, with the Wilson 95 % interval.
 
 | op | layer | seeds | median \\[95 %\\] | solved \\[95 %\\] | solved at step | setting | shown |
 | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -54,7 +54,8 @@ def test_the_rows_of_a_command_say_it(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "smoke: 2 settings, 4 seeds" in plan
     assert (ran, last) == ("4 of 4 seeds ran", "everything works; these are not results")
     report = f"python -m nalu_ray.report static --out {out}"
-    assert rows == f"rows: {out}/static; a report marks them as no results: {report}"
+    told = "a report marks them as smoke runs, not results"
+    assert rows == f"rows: {out}/static; {told}: {report}"
     assert not Path(out, "report").exists()
     quick = ["layer=nac", "steps=40", "batch=16", "test_size=20", "seeds=2", "evaluations=2"]
     assert tune.main([*common, *quick]) == 0

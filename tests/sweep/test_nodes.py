@@ -58,8 +58,8 @@ def test_every_node_that_differs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert mistakes == [
         f"node 10.0.0.1 has nalu_ray 0.0.9, this command {__version__}: install the same version "
         "on every node",
-        f"node 10.0.0.2 has other code (digest abc) of nalu_ray {__version__} than this command "
-        f"({HERE.code}): copy the same code to every node",
+        f"node 10.0.0.2 runs different code of nalu_ray {__version__} (digest abc) from this "
+        f"command ({HERE.code}): copy the same code to every node",
         f"node 10.0.0.3 does not see {tmp_path}: rows are written where trials run, so --out must "
         "be a shared folder or a URI such as s3://bucket/results",
         "node 10.0.0.4 cannot run trials: ModuleNotFoundError: No module named 'nalu_ray'",

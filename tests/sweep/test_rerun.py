@@ -42,9 +42,9 @@ def test_rows_of_other_code_are_told_and_kept_unless_asked(
 ) -> None:
     code("one")
     assert call(f"{LINE} -q", capsys)[0] == 0
-    assert "by other code" not in call(f"{LINE} --dry-run", capsys)[1]
+    assert "version of the code" not in call(f"{LINE} --dry-run", capsys)[1]
     code("two")
-    told = "6 done before; 0 to do\nof the stored seeds, 6 by other code (--rerun reruns them"
+    told = "6 done before; 0 to do\nstored seeds: 6 from another version of the code (--rerun"
     assert told in call(f"{LINE} --dry-run", capsys)[1]
     assert call(LINE, capsys)[0] == 0
     assert set(codes().values()) == {"one"}
@@ -59,7 +59,8 @@ def test_rerun_runs_those_anew_and_no_others(
     call("fake layer=b lr=1 seeds=3 --local -q", capsys)
     status, text = call(f"{LINE} --rerun", capsys)
     assert status == 0
-    assert "6 seeds; 3 done before; 3 to do\n2 by other code are rerun\n" in text
+    told = "3 to do\nseeds rerun because they come from another version of the code: 2\n"
+    assert told in text
     assert codes() == {(layer, seed): "two" for layer in "ab" for seed in range(3)}
     assert "6 done before; 0 to do" in call(f"{LINE} --rerun", capsys)[1]
 
@@ -83,7 +84,9 @@ def test_a_rerun_that_fails_leaves_the_rows_and_says_so(
         status, text = call("fake layer=a lr=1 seeds=2 --local --rerun", capsys)
     assert status == 1
     assert "broken by the edit" in text
-    assert "failed: 2 seeds: not rerun: its rows are still by other code" in text
+    assert (
+        "failed: 2 seeds: not rerun: its rows still come from another version of the code" in text
+    )
     assert Store("results").load("fake").equals(before)
     assert call("fake layer=a lr=1 seeds=2 --local --rerun -q", capsys)[0] == 0
     assert set(codes().values()) == {"two"}
@@ -116,7 +119,8 @@ def test_a_rerun_that_is_stopped_leaves_the_rows(
     before, now = (rows.sort_values(order, ignore_index=True) for rows in (before, now))
     # the fake task's numbers depend on no code
     assert now.drop(columns="code").equals(before.drop(columns="code"))
-    assert "2 to do\n2 by other code are rerun" in call(f"{line} --rerun", capsys)[1]
+    told = "2 to do\nseeds rerun because they come from another version of the code: 2"
+    assert told in call(f"{line} --rerun", capsys)[1]
 
 
 def test_failed_seeds_of_other_code_run_anew_too(
@@ -128,5 +132,8 @@ def test_failed_seeds_of_other_code_run_anew_too(
     code("two")
     assert "2 done before, 1 failed before" in call(f"{line} --dry-run", capsys)[1]
     text = call(f"{line} --dry-run --rerun-failed", capsys)[1]
-    assert "2 done before; 1 to do\nof the stored seeds, 2 by other code" in text
-    assert "0 done before; 3 to do\n3 by other" in call(f"{line} --dry-run --rerun", capsys)[1]
+    assert "2 done before; 1 to do\nstored seeds: 2 from another version of the code" in text
+    told = (
+        "0 done before; 3 to do\nseeds rerun because they come from another version of the code: 3"
+    )
+    assert told in call(f"{line} --dry-run --rerun", capsys)[1]

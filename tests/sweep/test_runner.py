@@ -301,9 +301,9 @@ def test_a_node_that_comes_with_other_code_ends_the_sweep(
     monkeypatch.setattr(driver, "RETRIES", 0)
     code, text = call(f"fake layer=a lr=1 seeds=1 --address {cluster} -q", capsys)
     assert code == 3
-    assert "has other code" in text
+    assert "runs different code" in text
     assert (
-        "than this command (abc): copy the same code to every node; finished trials are stored"
+        "from this command (abc): copy the same code to every node; finished trials are stored"
         in text
     )
     assert files() == set()

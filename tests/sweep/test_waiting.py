@@ -65,7 +65,7 @@ def test_without_a_dashboard_the_rest_is_told(monkeypatch: pytest.MonkeyPatch) -
     context = SimpleNamespace(gcs_address="10.0.0.1:6379")
     monkeypatch.setattr(waiting.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(waiting.state, "list_placement_groups", unreachable)
-    assert waiting.holders() == ["not known by whom (ConnectionError)"]
+    assert waiting.holders() == ["unknown (ConnectionError)"]
 
 
 @pytest.mark.slow
@@ -98,5 +98,5 @@ def test_a_cluster_that_somebody_fills(
     job = ray.get_runtime_context().get_job_id()
     assert re.search(r"needs 1 CPU, 0\.\d+ GiB memory; free: 0 CPU, 2 GPU, 8\.00 GiB memory", line)
     # on a busy machine Ray's state service may not answer in time
-    known = rf"2 CPU by job {job} \(this process\)|not known by whom \(\w+\)"
-    assert re.search(rf"8\.00 GiB memory; held: ({known})$", line)
+    known = rf"2 CPU by {job} \(this process\)|unknown \(\w+\)"
+    assert re.search(rf"8\.00 GiB memory; held by jobs: ({known})$", line)

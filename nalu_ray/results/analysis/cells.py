@@ -33,7 +33,7 @@ class TableCell:
 
     Attributes:
         value: scaled as printed; infinite if the chosen run is lost; None if nothing was run, or
-            if no seed solved it and the cell has the step at which they did.
+            if the cell shows the step at which seeds solved the task and no seed did.
         text: ``value`` as printed; with its interval, if it is a rate or a step of first success.
         published: the published value; None if there is none.
         bold: whether it is the best of the cells that it is compared with.

@@ -27,8 +27,8 @@ def needed(specs: Iterable[TableSpec | FigureSpec]) -> bool:
 def with_costs(rows: pd.DataFrame, manifests: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Adds rows of the split ``trial``, one per metric and stored seed.
 
-    A trial's time is shared by its seeds, all of which take as long as the one that took most
-    steps. Of several trials of a seed the latest counts.
+    A trial's time is divided equally among its seeds: each counts as if it had made as many steps
+    as the seed with the most steps. If a seed occurs in several trials, the latest trial counts.
 
     Args:
         rows: (rows, columns) as :meth:`Store.load` gives them.

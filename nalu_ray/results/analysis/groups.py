@@ -79,8 +79,8 @@ def sweeps(
         members: settings of the shipped presets.
 
     Returns:
-        Sweep and rows of each group, smoke last, else that with most runs (seeds of settings)
-        first.
+        Sweep and rows of each group: the groups with the most runs (seeds of settings) first, smoke
+        runs last.
     """
     changed = _changed(rows)
     _join(changed, members or {})

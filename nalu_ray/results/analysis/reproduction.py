@@ -19,7 +19,7 @@ VERDICTS = (REPRODUCED, BETTER, WORSE, MISSING, IMPOSSIBLE, NOT_RUN)
 FACTOR = 1.1
 RULE = (
     f"{REPRODUCED}: prints as the published number does, or is within a factor of {FACTOR} of it "
-    f"(of an accuracy, the shares of errors are within that factor); {BETTER} or {WORSE}: by more "
+    f"(for an accuracy, the error rates are within that factor); {BETTER} or {WORSE}: by more "
     f"than that; {MISSING}: all runs were lost, or a random model's number is on another scale; "
     f"{IMPOSSIBLE}: the published number contradicts another one; {NOT_RUN}: no row is stored."
 )
@@ -34,7 +34,7 @@ class Judged:
         printed: the published number; with what it is compared with, where that differs.
         ours: our number as printed; empty if none is stored.
         label: our row and column, where several stand for one of the paper's.
-        given: ours as far as it says what it is given by hand.
+        given: those of our row and column labels that name what is set by hand.
         verdict: one of ``VERDICTS``.
         sweep: the preset of our number.
     """

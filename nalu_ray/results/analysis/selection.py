@@ -57,7 +57,10 @@ class Runs:
         return np.asarray(self.outcome == OK, dtype=bool)
 
     def winner(self) -> int | None:
-        """The run with the lowest selector, of equals that of the lowest seed; None if all lost."""
+        """The run with the lowest selector; None if all runs are lost.
+
+        Among equal ones, it is the one with the lowest seed.
+        """
         order = np.lexsort((np.arange(len(self)), self.seed, self.selector))
         return int(order[0]) if len(self) and np.isfinite(self.selector[order[0]]) else None
 

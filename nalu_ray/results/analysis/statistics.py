@@ -109,9 +109,10 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
     """Intervals of means over few seeds, mean -+ t s / sqrt(n), of normal values.
 
-    t is Student's quantile with n - 1 degrees of freedom. Chosen over the percentile bootstrap,
-    whose intervals cover the mean of three normal values in three cases of four only. Of three
-    uniform values, this one covers it in 92 % instead of 95.
+    t is Student's quantile with n - 1 degrees of freedom. We use this interval instead of the
+    percentile bootstrap, which covers the true mean in only three of four cases for three normal
+    values. For three uniform values, this interval covers the mean in 92 % of cases instead of
+    95 %.
 
     Args:
         values: (n, ...), finite; one interval over the first axis for each of the others.

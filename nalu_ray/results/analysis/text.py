@@ -191,7 +191,8 @@ class Budget:
     """The budget that one number was trained and measured with.
 
     Attributes:
-        model, problem: labels of what is compared, and of what it is compared on.
+        model, problem: labels of the model that is compared, and of the problem on which it is
+            compared.
         values: field to value, as text.
     """
 

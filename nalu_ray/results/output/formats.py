@@ -52,7 +52,7 @@ _LATEX = {
 
 
 def markdown(table: Table, brief: bool = False) -> str:
-    """Renders for GitHub: a pipe table a section, ``**ours** (published)``, then the statistics.
+    """Renders for GitHub: one pipe table per section, ``**ours** (published)``, then statistics.
 
     Args:
         table: the table.
@@ -136,7 +136,7 @@ def html(table: Table) -> str:
 
 
 def tidy(table: Table) -> str:
-    """Renders CSV, a line a cell, with every field of it; numbers in full precision."""
+    """Renders CSV with one line per cell and all its fields; numbers have full precision."""
     table = with_results(table)
     places = itertools.product(table.rows, table.columns, table.spec.measures.items())
     records = []

@@ -154,8 +154,8 @@ def captions(table: Table, marks: bool = True) -> tuple[str, ...]:
     if table.only:
         sentences.append(f"Of the stored rows only these: {table.only}.")
     if table.not_run:
-        which = "among these" if table.only else "of ours"
-        sentences.append(f"Not shown, without a result {which}: {table.not_run}.")
+        which = "no result among these" if table.only else "no result of ours"
+        sentences.append(f"Not shown, because they have {which}: {table.not_run}.")
     return tuple(sentences)
 
 
@@ -167,9 +167,11 @@ def _statistics(spec: TableSpec) -> str:
         "mean": f"the mean over the seeds of one setting; setting and step {rule}",
         "median": f"the median over the seeds of one setting; setting and step {rule}",
         "rate": "the share of seeds of one setting that solved it, with Wilson's 95 % interval; "
-        f"solved: below {spec.threshold} at the step, setting and step {rule}",
-        "solved_at": f"the first logged step below {spec.threshold}, its median over the solved "
-        f"seeds of the setting with the 95 % interval between order statistics; {NEVER}: by none",
+        f"a seed has solved it if its error at the selected step is below {spec.threshold}; "
+        f"setting and step are {rule}",
+        "solved_at": f"the first logged step at which the error is below {spec.threshold}: the "
+        "median over the solved seeds of the setting, with the 95 % interval between order "
+        f"statistics; {NEVER}: no seed solved it",
     }
     labels: dict[str, list[str]] = {}
     for measure in spec.measures.values():
@@ -366,7 +368,8 @@ def statistics_note(table: Table) -> str:
         note += f", {FEW_SEEDS}"
     limit = table.spec.threshold
     if any(cell.rate for cell in cells):
-        note += f"; solved: below {limit} at the selected step, with the Wilson 95 % interval"
+        note += f"; solved: the seeds whose error at the selected step is below {limit}, with the "
+        note += "Wilson 95 % interval"
     if any(cell.difference for cell in cells):
         note += f"; difference: from {_paired_with(table)}, seed by seed"
     return note + "."

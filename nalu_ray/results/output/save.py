@@ -151,7 +151,9 @@ class Stored:
         return invocation.command("report", [self.specs.task, *["--out", self.out] * other])
 
     def command_for(self, words: Sequence[str], asked: Collection[str] = ()) -> str:
-        """Returns the command that shows the settings of some words; all, if that misses any.
+        """Returns the command that shows the settings that the words name.
+
+        It is the command for all settings if the words would leave out one of ``asked``.
 
         Args:
             words: ``key=value`` words.

@@ -77,7 +77,7 @@ def lookup(table: int, row: str, column: str, split: str) -> Published | None:
 
 @cache
 def reasons() -> dict[int, str]:
-    """Why our numbers of each table may differ from the printed ones, one sentence a table."""
+    """Why our numbers of each table may differ from the printed ones, one reason per table."""
     resource = files("nalu_ray.results") / "published" / "reasons.csv"
     with resource.open(encoding="utf-8") as lines:
         frame = pd.read_csv(lines)

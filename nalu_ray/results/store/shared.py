@@ -2,7 +2,8 @@
 
 Every row of a trial's file repeats the fields of its setting, its preset and what was changed;
 decoding these forty or so columns takes most of the time of reading the file. The file also has a
-digest of them. Of files with equal digests, whose own seals protect the digests, one is decoded.
+digest of these fields, which the file's own seal protects. Of all files with equal digests, only
+one is decoded.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ class NetworkConfig(BaseModel):
         "by name, or lstm_ and such a name",
     )
     wiring: Wiring = Field(
-        "accumulator", description="position of the NAC or other unit beside the LSTM"
+        "accumulator",
+        description="what the NAC (or other unit) beside the LSTM reads. instruction: T; feedback: "
+        "T and the LSTM's last output; accumulator: these and its own last output",
     )
     channels: int = Field(16, ge=1, description="channels of the convolution")
     vision: int = Field(64, ge=1, description="units of the layer above the convolution")

@@ -180,9 +180,8 @@ def _mistakes(here: Answer, answers: Iterable[tuple[str, Answer | str]], out: st
             )
         elif answer.code != here.code:
             mistakes.append(
-                f"node {address} has other code (digest {answer.code}) of nalu_ray "
-                f"{answer.version} than this command ({here.code}): copy the same code to every "
-                "node"
+                f"node {address} runs different code of nalu_ray {answer.version} (digest "
+                f"{answer.code}) from this command ({here.code}): copy the same code to every node"
             )
         if not answer.sees:
             mistakes.append(f"node {address} does not see {out}: {SHARED}")

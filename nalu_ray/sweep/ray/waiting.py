@@ -53,7 +53,7 @@ def describe(spec: TrialSpec) -> str:
     there, free = ray.cluster_resources(), ray.available_resources()
     return (
         f"waiting for resources: a trial needs {amounts(asked)}; free: {amounts(free, there)}, "
-        f"of {amounts(there)}; held: {', '.join(holders()) or 'nothing, by any job'}"
+        f"of {amounts(there)}; held by jobs: {', '.join(holders()) or 'nothing'}"
     )
 
 
@@ -81,10 +81,10 @@ def holders() -> list[str]:
         jobs = state.list_jobs(address=here, timeout=_ANSWER_SECONDS)
         names = {job.job_id: job.entrypoint for job in jobs}
     except Exception as error:  # the dashboard answers, and may be off
-        return [f"not known by whom ({type(error).__name__})"]
+        return [f"unknown ({type(error).__name__})"]
     names[ray.get_runtime_context().get_job_id()] = "this process"
     return [
-        f"{amounts(taken)} by job {job} ({names.get(job) or 'a driver'})"
+        f"{amounts(taken)} by {job} ({names.get(job) or 'a driver'})"
         for job, taken in sorted(held.items())
         if amounts(taken) != "nothing"
     ]

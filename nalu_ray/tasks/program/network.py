@@ -55,8 +55,9 @@ class ProgramSetting(SupervisedSetting):
     )
     view: View = Field(
         "sign",
-        description="what the LSTM that configures the NALU reads besides symbols: nothing, "
-        "numbers and registers raw, as sign(v) log(1 + |v|), or their signs and comparisons",
+        description="what the LSTM that configures the NALU reads besides symbols. none: nothing; "
+        "raw: numbers and registers; log: sign(v) log(1 + |v|) of each; sign: only their signs and "
+        "comparisons",
     )
     scale: float = Field(
         0.01,

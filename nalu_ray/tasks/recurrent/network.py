@@ -58,8 +58,8 @@ class RecurrentSetting(SupervisedSetting):
     reader: Annotated[str | None, AfterValidator(_known_reader)] = added(
         "0.3.0",
         None,
-        description="unit by name that reads the last state; none = that of the cell's unit, or an "
-        "affine layer",
+        description="name of the unit that reads the last state; none = the cell's own unit if the "
+        "cell is made of one, else an affine layer",
     )
     reference_hidden: int = Field(
         32, ge=1, description="hidden units of the untrained LSTM whose error is 100 in Table 9"

@@ -37,9 +37,9 @@ class SingleModuleSetting(SupervisedSetting):
     )
     distribution: Distribution = Field(
         "uniform",
-        description="of x within its range; normal: with a sixth of the range as standard "
-        "deviation, and nothing beyond the range; exponential: from low on, of mean high - low, "
-        "without an upper end; benford: its logarithm is uniform",
+        description="distribution of x over its range. normal: the standard deviation is a sixth "
+        "of the range, and nothing lies beyond the range; exponential: low plus an exponential "
+        "number of mean high - low, without an upper end; benford: the logarithm of x is uniform",
     )
     test_signs: bool = Field(False, description="give each x of extrapolation a random sign")
     opposite: bool = Field(
@@ -49,11 +49,13 @@ class SingleModuleSetting(SupervisedSetting):
         1e-5,
         gt=0,
         lt=0.1,
-        description="a seed is solved below the error of the exact unit with all weights off by "
-        "this; 1e-4 in a later version of the published code",
+        description="a seed counts as solved if its error is below that of the exact unit with all "
+        "weights off by this much (1e-4 in a later version of the published code)",
     )
     solved_below: float | None = Field(
-        None, gt=0, description="a seed is solved below this error instead; none = by weight_error"
+        None,
+        gt=0,
+        description="count a seed as solved below this error instead; none = use weight_error",
     )
     batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(10_000, ge=1, description="examples of each evaluation set")

@@ -60,8 +60,8 @@ class StaticSetting(SupervisedSetting):
     distribution: Literal["uniform", "normal"] = added(
         "0.5.0",
         "uniform",
-        description="of x within its range, for sets=plain; normal: with a sixth of the range as "
-        "standard deviation, and nothing beyond the range",
+        description="distribution of x over its range, for sets=plain. normal: the standard "
+        "deviation is a sixth of the range, and nothing lies beyond the range",
     )
     operands: Literal["sections", "scattered", "nested"] = added(
         "0.5.0",
@@ -74,15 +74,16 @@ class StaticSetting(SupervisedSetting):
     threshold: Literal["adding", "golden"] = added(
         "0.3.0",
         "adding",
-        description="rule for the error below which a seed is solved: selecting weights are off by "
-        "1e-5; adding: their errors add up (Mistry et al., 2022); golden: 1 - 1e-5 for 1 and 1e-5 "
-        "for 0, so errors may cancel (Madsen and Johansen, 2020)",
+        description="a seed counts as solved below the error of a model whose selecting weights "
+        "are off by 1e-5. adding: the errors of the weights add up (Mistry et al., 2022); golden: "
+        "weights are 1 - 1e-5 instead of 1 and 1e-5 instead of 0, so errors may cancel (Madsen and "
+        "Johansen, 2020)",
     )
     solved_below: float | None = added(
         "0.5.0",
         None,
         gt=0,
-        description="a seed is solved below this error instead; none = by threshold",
+        description="count a seed as solved below this error instead; none = use threshold",
     )
     batch: int = Field(128, ge=1, description="examples per step, drawn anew at each step")
     test_size: int = Field(1000, ge=1, description="examples of each evaluation set")

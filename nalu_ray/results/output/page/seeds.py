@@ -68,7 +68,7 @@ def groups(table: Table) -> list[Group]:
 
 
 def identity(table: Table) -> tuple[object, ...]:
-    """Returns what two tables share whose seeds are the same numbers, up to their scale."""
+    """Returns a key that two tables share if their seeds show the same numbers, up to a scale."""
     spec = table.spec
     axes = frozenset({spec.rows.field, spec.columns.field if spec.columns else ""})
     return (table.label, axes, tuple(sorted(spec.where.items())))

@@ -43,7 +43,10 @@ class Scale:
 
 
 def scale(values: Iterable[float], start: float, end: float, *, log: bool = False) -> Scale:
-    """Returns the scale that shows values; those that are not finite, or not positive, not."""
+    """Returns a scale that covers the values.
+
+    It ignores values that are not finite and, on a log axis, those that are not positive.
+    """
     shown = [v for v in values if abs(v) < _MOST and (v > _LEAST if log else True)]
     low, high = (min(shown), max(shown)) if shown else (1.0, 10.0)
     if log:
