@@ -25,7 +25,7 @@ from nalu_ray import trained
 from nalu_ray.registry import task as task_named
 from nalu_ray.results.store.store import Store
 from nalu_ray.rl.agent import choice, stored
-from nalu_ray.training import checkpoints, tensor_files
+from nalu_ray.training import best_networks, tensor_files
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "using.md"
 # splits and metrics of the rows that are kept; None keeps all metrics but no curves
@@ -79,14 +79,14 @@ def _agent(out: str, task: str, wanted: dict[str, str]) -> tuple[str, bytes, str
 
 def _model(out: str, task: str, wanted: dict[str, str]) -> tuple[str, bytes, str, str, int, int]:
     """Cuts the best seed out of its trial's file."""
-    path, model = checkpoints.best(out, task, wanted)
+    path, model = best_networks.best(out, task, wanted)
     setting = task_named(task).setting_type.model_validate(model.setting)
     saved: dict[str, Any] = torch.load(io.BytesIO(Path(path).read_bytes()), weights_only=True)
     saved["about"] = [model.about]
     saved["weights"] = {name: value[None].clone() for name, value in model.weights.items()}
-    data = tensor_files.to_bytes(saved, checkpoints.ModelError)
+    data = tensor_files.to_bytes(saved, best_networks.ModelError)
     about = model.about
-    return path, data, checkpoints.ENDING, setting.id, about["seed"], about["step"]
+    return path, data, best_networks.ENDING, setting.id, about["seed"], about["step"]
 
 
 def _manifest(out: str, task: str, path: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from nalu_ray.input import invocation
 from nalu_ray.registry import tasks
 from nalu_ray.results.output import figures, traces
 from nalu_ray.results.store import paths
-from nalu_ray.results.store.file_access import write_bytes
+from nalu_ray.results.store.atomic_files import write_bytes
 from nalu_ray.results.store.networks import describe
 from nalu_ray.sweep.warnings import WarningRelay
 from nalu_ray.task import Setting
@@ -32,7 +32,7 @@ from nalu_ray.task import Setting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from nalu_ray.training.checkpoints import Model
+    from nalu_ray.training.best_networks import Model
 
 EXAMPLE = "language five hundred and fifteen"
 SUFFIXES = (".png", ".pdf", ".svg")

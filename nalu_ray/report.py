@@ -22,7 +22,7 @@ from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, file_name, present
 from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.store import paths
-from nalu_ray.results.store.file_access import write_text
+from nalu_ray.results.store.atomic_files import write_text
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.warnings import WarningRelay

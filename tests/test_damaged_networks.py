@@ -17,7 +17,7 @@ from nalu_ray import predict, watch
 from nalu_ray.registry import task
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.agent.stored import Agent, build_network
-from nalu_ray.training.checkpoints import ENDING
+from nalu_ray.training.best_networks import ENDING
 
 Saved = dict[str, Any]
 WORLD = World(size=3, cell_pixels=4, instructions=(3, 5), time_limit=8)

@@ -20,7 +20,7 @@ from nalu_ray.input import invocation
 from nalu_ray.registry import task
 from nalu_ray.seeding import generator
 from nalu_ray.tasks.language.data import VOCABULARY, split, tokenise, words
-from nalu_ray.training.checkpoints import ENDING
+from nalu_ray.training.best_networks import ENDING
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = "PYTHON -m nalu_ray.predict language"  # whichever Python the command names

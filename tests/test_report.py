@@ -18,7 +18,7 @@ from nalu_ray import tune
 from nalu_ray.report import main, present
 from nalu_ray.results.output import save
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
-from nalu_ray.results.store.file_access import write_bytes, write_text
+from nalu_ray.results.store.atomic_files import write_bytes, write_text
 from nalu_ray.results.store.store import Store, StoreError
 from tests.results.samples import fill, full_static, identity, specs
 

@@ -12,7 +12,7 @@ from hatchling.builders.wheel import WheelBuilder
 from nalu_ray import trained
 from nalu_ray.errors import ConfigError
 from nalu_ray.rl.agent import choice, stored
-from nalu_ray.training import checkpoints
+from nalu_ray.training import best_networks
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 5_000_000  # bytes of all files
@@ -42,7 +42,7 @@ def test_each_is_one_network_in_the_format_of_runs(entry: trained.Shipped) -> No
         agent = stored.Agent.from_bytes(data)
         assert entry.scores["interpolation exact"] == pytest.approx(agent.about["exact"], abs=0.02)
     else:
-        (model,) = checkpoints.from_bytes(data)
+        (model,) = best_networks.from_bytes(data)
         assert model.task == entry.task
         about = model.about
         score = entry.scores[f"{about['split']} {about['metric']}"]

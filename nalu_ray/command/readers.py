@@ -16,7 +16,7 @@ from nalu_ray.trained import Shipped, pick
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from nalu_ray.training.checkpoints import Model
+    from nalu_ray.training.best_networks import Model
 
 
 @runtime_checkable
@@ -99,24 +99,24 @@ def choose_model(
         ConfigError: there is no such model.
         StoreError: the results cannot be read.
     """
-    from nalu_ray.training import checkpoints  # noqa: PLC0415 (keeps --help quick)
+    from nalu_ray.training import best_networks  # noqa: PLC0415 (keeps --help quick)
 
     def fit(model: Model) -> None:
         if (wrong := _misfit(task, model)) is not None:
-            raise checkpoints.ModelError(wrong)
+            raise best_networks.ModelError(wrong)
 
     def known(data: bytes, name: str) -> list[dict[str, Any]]:
-        return [model.setting | model.about for model in checkpoints.from_bytes(data, name)]
+        return [model.setting | model.about for model in best_networks.from_bytes(data, name)]
 
     def ours() -> tuple[Shipped, Model]:
         entry, data = pick(task.name, "model", wanted, known)
-        (model,) = checkpoints.from_bytes(data, entry.file)
+        (model,) = best_networks.from_bytes(data, entry.file)
         fit(model)
         return entry, model
 
     try:
         if checkpoint:
-            return Chosen(checkpoints.load(checkpoint, task.name, wanted, fit), checkpoint)
+            return Chosen(best_networks.load(checkpoint, task.name, wanted, fit), checkpoint)
         if shipped:
             entry, model = ours()
             return Chosen(model, entry.file, entry)
@@ -124,10 +124,10 @@ def choose_model(
             "model",
             out,
             wanted,
-            stored=lambda: checkpoints.best(out, task.name, wanted, fit),
+            stored=lambda: best_networks.best(out, task.name, wanted, fit),
             shipped=ours,
         )
-    except checkpoints.ModelError as error:
+    except best_networks.ModelError as error:
         raise ConfigError([str(error)]) from error
 
 

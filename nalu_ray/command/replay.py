@@ -87,12 +87,12 @@ def _shown(out: str, task: str) -> Shown:
 def _answers(out: str, name: str) -> Shown:
     from nalu_ray import registry  # noqa: PLC0415 (as above)
     from nalu_ray.command import readers  # noqa: PLC0415 (as above)
-    from nalu_ray.training import checkpoints  # noqa: PLC0415 (as above)
+    from nalu_ray.training import best_networks  # noqa: PLC0415 (as above)
 
     task = registry.task(name)
     if not isinstance(task, readers.TextReader | readers.SeriesReader):
         return {}
-    path, model = checkpoints.best(out, name, {}, lambda model: None)
+    path, model = best_networks.best(out, name, {}, lambda model: None)
     setting = task.setting_type.model_validate(model.setting)
     known = {axis: getattr(setting, axis) for axis in task.axes} | dict(model.about)
     about = f"{os.path.basename(path)}: {networks.describe(known)}."

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from nalu_ray.envs import ACTIONS, AGENT, FLOOR, TARGET, WALL, TimeGridworldEnv, World
 from nalu_ray.errors import ConfigError
-from nalu_ray.results.store.file_access import write_bytes
+from nalu_ray.results.store.atomic_files import write_bytes
 from nalu_ray.rl.agent.stored import Agent
 
 BAR = 20  # characters of a probability of 1

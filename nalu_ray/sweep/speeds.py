@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nalu_ray.errors import explain, first_line
-from nalu_ray.results.store.file_access import write_text
+from nalu_ray.results.store.atomic_files import write_text
 from nalu_ray.results.store.paths import cache_folder
 from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.task import Task

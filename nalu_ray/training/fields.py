@@ -17,7 +17,7 @@ from nalu_ray import layers
 from nalu_ray.errors import did_you_mean, shown
 from nalu_ray.input.values import Named, ValueReader, reason, scalar
 from nalu_ray.task import Setting, added
-from nalu_ray.training import redraw, terms, updates
+from nalu_ray.training import penalty_terms, redraw, updates
 from nalu_ray.training.optimisers import OptimiserName, ScheduleName
 from nalu_ray.training.recording import Engine
 
@@ -45,8 +45,10 @@ def _read_by(parse: Callable[[str], Iterable[object]]) -> AfterValidator:
     return AfterValidator(lambda text: ";".join(map(str, parse(text))))
 
 
-PenaltyTerms = Annotated[Annotated[str, _read_by(terms.parse)] | None, BeforeValidator(_parts)]
-"""Terms of :mod:`nalu_ray.training.terms`."""
+PenaltyTerms = Annotated[
+    Annotated[str, _read_by(penalty_terms.parse)] | None, BeforeValidator(_parts)
+]
+"""Terms of :mod:`nalu_ray.training.penalty_terms`."""
 
 Factors = Annotated[Annotated[str, _read_by(updates.parse_factors)] | None, BeforeValidator(_parts)]
 """Factors of the learning rate, see :func:`nalu_ray.training.updates.parse_factors`."""
@@ -208,7 +210,7 @@ class SupervisedSetting(Setting):
         return [
             f"penalty={term}: has no effect, as it begins at step {term.schedule.begins:,} of "
             f"{self.steps:,}"
-            for term in terms.parse(self.penalty or "")
+            for term in penalty_terms.parse(self.penalty or "")
             if term.schedule.begins >= self.steps
         ]
 

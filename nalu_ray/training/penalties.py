@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from nalu_ray.errors import did_you_mean, short
 from nalu_ray.training import members, patterns
+from nalu_ray.training.penalty_terms import Below, Term
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.terms import Below, Term
 
 NORMS = ("l1", "l2")
 PLAIN_CALLS = 100  # before operations are recorded: it takes what is saved in as many calls

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from nalu_ray.errors import first_line, raise_interruption
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
-from nalu_ray.training import members, patterns, penalties, terms, updates
+from nalu_ray.training import members, patterns, penalties, penalty_terms, updates
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.penalties import Penalties
@@ -47,7 +47,7 @@ def step_parts(
     Raises:
         TypeError, ValueError: if the setting's or a unit's do not fit the network.
     """
-    named = terms.parse(setting.penalty or "")
+    named = penalty_terms.parse(setting.penalty or "")
     factors = updates.parse_factors(setting.lr_factor or "")
     phases = updates.parse_phases(setting.phases or "")
     return (
@@ -92,7 +92,7 @@ def check_network(
     updates.factors_of(updates.parse_factors(setting.lr_factor or ""), names)
     updates.moving(updates.parse_phases(setting.phases or ""), names)
     members.bounds(network)
-    if named := terms.parse(setting.penalty or ""):
+    if named := penalty_terms.parse(setting.penalty or ""):
         penalties.resolve(named, members.offered(network), names, task.penalty_names(setting))
 
 

@@ -16,7 +16,7 @@ from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch, Progress, Task
 from nalu_ray.training import footprint, records
-from nalu_ray.training.checkpoints import Keeper
+from nalu_ray.training.best_networks import Keeper
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.freezing import freezer
 from nalu_ray.training.gradients import clip_rows

@@ -15,7 +15,7 @@ import torch
 from pyarrow import fs
 
 from nalu_ray.input.values import LONGEST
-from nalu_ray.results.store import file_access, seal
+from nalu_ray.results.store import atomic_files, seal
 
 _DEEPEST = 4
 
@@ -73,8 +73,8 @@ def read(path: str, error: type[Exception]) -> bytes:
         error: if it is missing or cannot be read; the message starts with ``path``.
     """
     try:
-        return file_access.read(fs.LocalFileSystem(), path)
-    except file_access.NoFileError as cause:
+        return atomic_files.read(fs.LocalFileSystem(), path)
+    except atomic_files.NoFileError as cause:
         raise error(f"{path}: {cause}") from cause
     except OSError as cause:
         raise error(f"{path}: {cause.strerror}") from cause

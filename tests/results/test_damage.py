@@ -22,7 +22,7 @@ import pytest
 from nalu_ray.errors import printable
 from nalu_ray.registry import task
 from nalu_ray.results.specs import Measure, TaskSpecs
-from nalu_ray.results.store import file_access, integrity, row_files, seal
+from nalu_ray.results.store import atomic_files, integrity, row_files, seal
 from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.store import COLUMNS, Store, StoreError
 
@@ -559,5 +559,5 @@ def test_others_read_a_folder_at_once(store: Store) -> None:
 
 def test_what_reads_waits_for_no_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(file_access.NoFileError, match="a pipe"):
-        file_access.read(row_files.resolve(str(tmp_path))[0], str(tmp_path / "pipe"))
+    with pytest.raises(atomic_files.NoFileError, match="a pipe"):
+        atomic_files.read(row_files.resolve(str(tmp_path))[0], str(tmp_path / "pipe"))

@@ -14,7 +14,7 @@ import pytest
 
 from nalu_ray.registry import task
 from nalu_ray.results.store import index, integrity, packs, row_files
-from nalu_ray.results.store.file_access import Entry
+from nalu_ray.results.store.atomic_files import Entry
 from nalu_ray.results.store.shared import SharedColumns
 from nalu_ray.results.store.store import Store
 

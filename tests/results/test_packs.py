@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nalu_ray.results.__main__ import main
-from nalu_ray.results.store import file_access, packs, row_files
+from nalu_ray.results.store import atomic_files, packs, row_files
 from nalu_ray.results.store.store import Store, StoreError
 
 OLD = Path(__file__).resolve().parents[1] / "data" / "results_0_1"
@@ -122,8 +122,8 @@ def test_a_kill_at_any_moment_loses_nothing(
         return run
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_access, "write_whole", dying(file_access.write_whole))
-        patch.setattr(file_access, "remove_quietly", dying(file_access.remove_quietly))
+        patch.setattr(atomic_files, "write_whole", dying(atomic_files.write_whole))
+        patch.setattr(atomic_files, "remove_quietly", dying(atomic_files.remove_quietly))
         with pytest.raises(Killed):
             store.compact("static")
     assert view(store) == before
@@ -240,7 +240,7 @@ def test_a_disk_that_fails_keeps_the_trials(store: Store, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_access, "write_whole", full)
+        patch.setattr(atomic_files, "write_whole", full)
         with pytest.raises(StoreError, match="No space left"):
             store.compact("static")
     assert view(store) == before

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import file_access, row_files, states
+from nalu_ray.results.store import atomic_files, row_files, states
 from nalu_ray.results.store.store import COLUMNS, Outcome, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -424,14 +424,14 @@ def test_rows_that_fail_take_their_manifest_with_them(
 ) -> None:
     put(store, {0: 1.0})
     before = listing(tmp_path)
-    whole = file_access.write_whole
+    whole = atomic_files.write_whole
 
     def fails(filesystem: Any, path: str, data: bytes, **how: bool) -> None:
         if path.endswith(".parquet"):
             raise OSError(28, "No space left on device")
         whole(filesystem, path, data, **how)
 
-    monkeypatch.setattr(file_access, "write_whole", fails)
+    monkeypatch.setattr(atomic_files, "write_whole", fails)
     with pytest.raises(StoreError, match="No space left"):
         put(store, {1: 2.0})
     assert listing(tmp_path) == before
@@ -511,7 +511,7 @@ def test_a_writer_that_is_killed_leaves_what_readers_ignore(store: Store, tmp_pa
     assert errors(store.load("static")) == {0: 1.0}
     store.check_writable("static")
     assert listing(tmp_path).keys() == {*before, *left}  # a writer may still be at work
-    day_ago = time.time() - file_access.STALE_SECONDS - 60
+    day_ago = time.time() - atomic_files.STALE_SECONDS - 60
     os.utime(tmp_path / left[0], (day_ago, day_ago))
     store.check_writable("static")
     assert listing(tmp_path) == before

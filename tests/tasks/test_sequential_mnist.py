@@ -17,8 +17,8 @@ from nalu_ray.tasks.sequential_mnist import TASK
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS, answers, by_length
 from nalu_ray.tasks.sequential_mnist.network import DigitNumber, SequentialSetting, TrueAccumulator
 from nalu_ray.tasks.sequential_mnist.tables import MODELS, PUBLISHED
+from nalu_ray.training.penalty_terms import parse
 from nalu_ray.training.replicas import Replicas
-from nalu_ray.training.terms import parse
 
 SEEDS = (0, 3)
 every_operation = pytest.mark.parametrize("op", ["sum", "product"])

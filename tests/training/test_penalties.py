@@ -15,7 +15,7 @@ from nalu_ray import layers, tune
 from nalu_ray.layers.cells.unit_cell import UnitCell
 from nalu_ray.tasks import recurrent, static
 from nalu_ray.training import penalties as training_penalties
-from nalu_ray.training import terms
+from nalu_ray.training import penalty_terms
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.penalties import Penalties
 from nalu_ray.training.replicas import Replicas
@@ -35,7 +35,7 @@ def slopes(weight: Any) -> Any:
 
 def penalised(text: str, replicas: Replicas, **hook: Any) -> tuple[Tensor, dict[str, Tensor]]:
     """Values and gradients of terms alone."""
-    penalties = Penalties(terms.parse(text), replicas, **hook)
+    penalties = Penalties(penalty_terms.parse(text), replicas, **hook)
     penalties.watch(0)
     total, gradient = penalties.gradient(0, 0 * replicas.flat.sum(1))
     return total, replicas.parameters(gradient)
@@ -104,7 +104,7 @@ def test_a_nac_is_penalised_and_measured_by_its_weight() -> None:
 def test_a_penalty_of_inputs_reaches_the_layer_below(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_penalties, "PLAIN_CALLS", 1)
     replicas = Replicas(lambda: two(Adder, Attentive), SEEDS)
-    penalties = Penalties(terms.parse("inputs:3;sparsity:2"), replicas)
+    penalties = Penalties(penalty_terms.parse("inputs:3;sparsity:2"), replicas)
     x, y = torch.randn(3, 6, 3), torch.randn(3, 6, 1)
     for _ in range(3):  # plainly, as recorded, and repeated
         penalties.watch(0)
@@ -133,7 +133,7 @@ def test_inputs_of_every_step_of_a_cell_count_also_in_a_part_of_a_network() -> N
             self.cell = UnitCell(2, 3, Attentive)
 
     replicas, x = Replicas(Reader, SEEDS), torch.randn(3, 4, 5, 2)
-    penalties = Penalties(terms.parse("cell.unit.inputs:1"), replicas)
+    penalties = Penalties(penalty_terms.parse("cell.unit.inputs:1"), replicas)
     penalties.watch(0)
     outputs = [replicas.part("cell", part)[0] for part in (x[:, :3], x[:, 3:])]
     total, _ = penalties.gradient(0, outputs[0].sum((1, 2, 3)) * 0)
@@ -156,7 +156,7 @@ def test_inputs_are_kept_only_where_a_term_needs_them() -> None:
         ("inputs:1:linear:5:9", 5, []),
         ("inputs:1:linear:5:9", 6, ["0", "1"]),
     ):
-        penalties = Penalties(terms.parse(text), replicas)
+        penalties = Penalties(penalty_terms.parse(text), replicas)
         penalties.watch(step)
         replicas(torch.randn(3, 4, 3))
         assert [path for path, parts in replicas._watched.items() if parts] == kept
@@ -209,7 +209,7 @@ def test_a_task_may_have_penalties_of_its_own() -> None:
     ],
 )
 def test_a_schedule_at_its_corners(schedule: str, values: dict[int, float]) -> None:
-    (term,) = terms.parse(f"sparsity:4{schedule}")
+    (term,) = penalty_terms.parse(f"sparsity:4{schedule}")
     assert {step: term.schedule.at(step, 4.0) for step in values} == pytest.approx(values)
 
 
@@ -233,7 +233,7 @@ def test_a_penalty_that_begins_after_the_last_step_is_remarked(
 
 def test_a_seed_is_penalised_while_its_own_loss_is_below_a_bound() -> None:
     replicas = Replicas(two, SEEDS)
-    penalties = Penalties(terms.parse("l1@*:1:below:0.5:7;l1@0.W:1"), replicas)
+    penalties = Penalties(penalty_terms.parse("l1@*:1:below:0.5:7;l1@0.W:1"), replicas)
     both = replicas.flat.abs().sum(1)
     first = replicas.parameters()["0.W"].abs().sum((1, 2))
     for step, counted in ((6, [0, 0, 0]), (7, [1, 0, 0])):
@@ -435,7 +435,7 @@ def test_a_unit_without_parameters_may_penalise_its_inputs() -> None:
 
     Sums(network).check(SupervisedSetting(penalty="size:1"))
     replicas, x = Replicas(network, SEEDS), torch.randn(3, 4, 3)
-    penalties = Penalties(terms.parse("size:1"), replicas)
+    penalties = Penalties(penalty_terms.parse("size:1"), replicas)
     penalties.watch(0)
     replicas(x)
     total, _ = penalties.gradient(0, 0 * replicas.flat.sum(1))

@@ -16,7 +16,7 @@ from nalu_ray.results.store.store import COMPLETED
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks import identity, static
-from nalu_ray.training import checkpoints, supervised
+from nalu_ray.training import best_networks, supervised
 from nalu_ray.training.optimisers import OptimiserName
 from nalu_ray.training.supervised import (
     SupervisedRun,
@@ -266,7 +266,7 @@ def test_constants_stay_and_buffers_count_training_alone(name: OptimiserName) ->
         assert torch.equal(run.replicas.buffers["constant"], constant)
         assert run.replicas.module.training
         (data,) = run.files().values()
-        kept.append([model.weights for model in checkpoints.from_bytes(data)])
+        kept.append([model.weights for model in best_networks.from_bytes(data)])
     for model in kept[0]:
         Counted().load_state_dict(model)
         assert model["calls"] == 20

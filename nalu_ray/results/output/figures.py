@@ -22,7 +22,7 @@ from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.curves import Curve, Panel
 from nalu_ray.results.analysis.text import Budget, budget_sentence, filled
 from nalu_ray.results.specs import FigureSpec
-from nalu_ray.results.store.file_access import write_bytes
+from nalu_ray.results.store.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -34,7 +34,7 @@ from nalu_ray.results.output.page import Chapter, Picture, facts
 from nalu_ray.results.output.terminal import show, show_briefly
 from nalu_ray.results.publication import Publication
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
-from nalu_ray.results.store.file_access import write_text
+from nalu_ray.results.store.atomic_files import write_text
 from nalu_ray.results.store.rows import RUN
 from nalu_ray.results.store.store import Outcome, Store
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nalu_ray.results.store import file_access, seal
-from nalu_ray.results.store.file_access import Entry
+from nalu_ray.results.store import atomic_files, seal
+from nalu_ray.results.store.atomic_files import Entry
 from nalu_ray.results.store.packs import StoredTrial
 from nalu_ray.results.store.paths import cache_folder
 from nalu_ray.results.store.rows import ENDS, SCHEMA, final_rows
@@ -123,6 +123,6 @@ def write(path: Path, ends: Mapping[Entry, Sequence[StoredTrial]], listed: float
     with pa.ipc.new_stream(sink, _COLUMNS) as writer:
         writer.write_table(table.filter(pa.array(whole)).combine_chunks())
     try:
-        file_access.write_bytes(path, seal.seal(sink.getvalue().to_pybytes()))
+        atomic_files.write_bytes(path, seal.seal(sink.getvalue().to_pybytes()))
     except OSError as error:
         log.debug("cannot write %s: %s", path, error)

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from nalu_ray.errors import printable
-from nalu_ray.results.store import file_access, integrity, packs, seal
+from nalu_ray.results.store import atomic_files, integrity, packs, seal
+from nalu_ray.results.store.atomic_files import Entry
 from nalu_ray.results.store.columns import Columns, typed
-from nalu_ray.results.store.file_access import Entry
 from nalu_ray.results.store.packs import StoredTrial
 from nalu_ray.results.store.paths import expanded
 from nalu_ray.results.store.rows import COLUMNS, LATER, OUTCOME, SCHEMA, with_outcomes
@@ -130,10 +130,10 @@ def _bytes(filesystem: fs.FileSystem, path: str) -> bytes:
     """Returns a row file's bytes; checks the size of a large one before reading it."""
     try:
         path.rsplit("/", 1)[-1].encode()
-        with file_access.opened(filesystem, path) as (stream, size):
+        with atomic_files.opened(filesystem, path) as (stream, size):
             if size > integrity.SMALL_FILE:
                 integrity.check_large_file(stream, size)
-            return file_access.whole(stream, size)
+            return atomic_files.whole(stream, size)
     except FileNotFoundError:
         raise
     except UnicodeEncodeError:

@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nalu_ray.errors import printable
-from nalu_ray.results.store import file_access, seal
+from nalu_ray.results.store import atomic_files, seal
 from nalu_ray.results.store.store import Store, StoreError
 
 log = logging.getLogger(__name__)
@@ -106,9 +106,9 @@ def drop(store: Store, task: str, key: str) -> None:
     with contextlib.suppress(StoreError):
         for item in store.listing(folder):
             if item.path.startswith(file.removesuffix("pt")):
-                file_access.remove_quietly(store.filesystem, item.path)
+                atomic_files.remove_quietly(store.filesystem, item.path)
     for empty in (folder, folder.rsplit("/", 1)[0]):
-        file_access.remove_if_empty(store.filesystem, empty)
+        atomic_files.remove_if_empty(store.filesystem, empty)
 
 
 def path(store: Store, task: str, key: str) -> str:

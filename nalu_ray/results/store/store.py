@@ -30,10 +30,10 @@ from pyarrow import fs
 
 from nalu_ray.errors import printable
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import file_access, index, packs, row_files
+from nalu_ray.results.store import atomic_files, index, packs, row_files
+from nalu_ray.results.store.atomic_files import Entry
 from nalu_ray.results.store.columns import Columns, check_texts, typed
 from nalu_ray.results.store.errors import ReadError, StoreError
-from nalu_ray.results.store.file_access import Entry
 from nalu_ray.results.store.packs import StoredTrial
 from nalu_ray.results.store.rows import (
     ABOUT,
@@ -129,7 +129,7 @@ class Store:
         try:
             if self.mark:
                 self.filesystem.open_input_stream(f"{self.root}/{self.mark}").close()
-            file_access.write_whole(self.filesystem, path, data, settle=settle)
+            atomic_files.write_whole(self.filesystem, path, data, settle=settle)
         except OSError as error:
             raise StoreError(f"cannot write {printable(path)}: {error}") from error
 
@@ -141,8 +141,8 @@ class Store:
         """
         path = self._path(task, f"probe-{uuid.uuid4().hex}")
         self.put(path, b"")
-        file_access.remove_quietly(self.filesystem, path)
-        file_access.remove_stale(self.filesystem, f"{self.root}/{task}")
+        atomic_files.remove_quietly(self.filesystem, path)
+        atomic_files.remove_stale(self.filesystem, f"{self.root}/{task}")
 
     def write(
         self,
@@ -190,7 +190,7 @@ class Store:
                 self.put(f"{path}{ending}", data, settle=ending == _LAST)
         except StoreError:
             for ending in parts:
-                file_access.remove_quietly(self.filesystem, f"{path}{ending}")
+                atomic_files.remove_quietly(self.filesystem, f"{path}{ending}")
             raise
         return path.rsplit("/", 1)[1]
 
@@ -311,7 +311,7 @@ class Store:
     def _manifests_of(self, rows: str) -> dict[str, dict[str, Any]]:
         """Returns the manifests beside a row file; none, with a warning, if they are damaged."""
         path, packed = rows.removesuffix(_LAST) + ".json", packs.names_pack(rows)
-        data = self.read(path, most=None if packed else file_access.TEXT_BYTES)
+        data = self.read(path, most=None if packed else atomic_files.TEXT_BYTES)
         if data is None:
             self._warn(path, f"skipped manifest {printable(path)}: it does not exist")
             return {}
@@ -355,25 +355,25 @@ class Store:
         paths = {trial.path for trial in trials if packs.names_pack(trial.path)}
         told = {path: set(self._manifests_of(path)) for path in paths}
         for path in packs.covered(trials, told):
-            file_access.remove_quietly(self.filesystem, path)
-            file_access.remove_quietly(self.filesystem, path.removesuffix(_LAST) + ".json")
+            atomic_files.remove_quietly(self.filesystem, path)
+            atomic_files.remove_quietly(self.filesystem, path.removesuffix(_LAST) + ".json")
 
     # -- files -------------------------------------------------------------------------------
 
     def _path(self, task: str, name: str) -> str:
         return f"{self.root}/{task}/{name}"
 
-    def read(self, path: str, most: int | None = file_access.TEXT_BYTES) -> bytes | None:
+    def read(self, path: str, most: int | None = atomic_files.TEXT_BYTES) -> bytes | None:
         """Returns a file's bytes; None if there is none, or (with a warning) no regular file.
 
         Raises:
             StoreError: the file exists but cannot be read.
         """
         try:
-            return file_access.read(self.filesystem, path, most)
+            return atomic_files.read(self.filesystem, path, most)
         except FileNotFoundError:
             return None
-        except file_access.NoFileError as error:
+        except atomic_files.NoFileError as error:
             self._warn(path, f"skipped {printable(path)}: {error}")
             return None
         except OSError as error:
@@ -386,7 +386,7 @@ class Store:
             StoreError: it cannot be listed.
         """
         try:
-            return file_access.entries(self.filesystem, folder)
+            return atomic_files.entries(self.filesystem, folder)
         except NotADirectoryError as error:
             raise StoreError(f"cannot list {printable(folder)}: {error.strerror}") from error
         except OSError as error:

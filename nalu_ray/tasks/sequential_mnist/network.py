@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nalu_ray import layers
 from nalu_ray.errors import did_you_mean
 from nalu_ray.tasks._mnist_series.network import ImageReader, ReaderSetting
-from nalu_ray.training.terms import parse
+from nalu_ray.training.penalty_terms import parse
 
 Accumulation = Literal["sum", "product"]
 RZ = "inputs"  # the units' name of the penalty R_z

@@ -16,8 +16,8 @@ from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.static import StaticSetting, StaticTask
-from nalu_ray.training import checkpoints
-from nalu_ray.training.checkpoints import ENDING, Keeper, ModelError
+from nalu_ray.training import best_networks
+from nalu_ray.training.best_networks import ENDING, Keeper, ModelError
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
@@ -149,7 +149,7 @@ def test_a_run_keeps_its_best_and_not_its_last() -> None:
     run = wandered([0, 4])
     (name,) = run.files()
     assert name.endswith(ENDING)
-    found = checkpoints.from_bytes(run.files()[name])
+    found = best_networks.from_bytes(run.files()[name])
     rows = run.rows()
     for model, seed in zip(found, [0, 4], strict=True):
         errors = rows[(rows.seed == seed) & (rows.metric == "mae")].set_index("step").value
@@ -199,42 +199,42 @@ def store(out: Path, name: str, **about: Any) -> Path:
 def test_the_best_seed_of_the_best_file(tmp_path: Path) -> None:
     store(tmp_path, "a", value=[0.5, INF])
     path = store(tmp_path, "b", value=[NAN, 0.25])
-    found, model = checkpoints.best(str(tmp_path), "wandering", {})
+    found, model = best_networks.best(str(tmp_path), "wandering", {})
     assert (found, model.about["seed"]) == (str(path), 4)
-    one = checkpoints.from_bytes(path.read_bytes())[1]
+    one = best_networks.from_bytes(path.read_bytes())[1]
     assert torch.equal(model.weights["weight"], one.weights["weight"])
-    assert checkpoints.best(str(tmp_path), "wandering", {"seed": "0"})[1].about["value"] == 0.5
-    assert checkpoints.load(str(path), "wandering", {"seed": "4", "lr": "0.2"}).about["seed"] == 4
+    assert best_networks.best(str(tmp_path), "wandering", {"seed": "0"})[1].about["value"] == 0.5
+    assert best_networks.load(str(path), "wandering", {"seed": "4", "lr": "0.2"}).about["seed"] == 4
     with pytest.raises(ConfigError, match=r"no model with lr=0.1 in .* there is lr: 0\.2"):
-        checkpoints.load(str(path), "wandering", {"lr": "0.1"})
+        best_networks.load(str(path), "wandering", {"lr": "0.1"})
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nowhere: No such file"):
-        checkpoints.load(str(tmp_path / "nowhere"), "wandering", {})
+        best_networks.load(str(tmp_path / "nowhere"), "wandering", {})
     other = store(tmp_path, "a")
     with pytest.raises(ModelError, match="models of the task wandering, not of language"):
-        checkpoints.load(str(other), "language", {})
+        best_networks.load(str(other), "language", {})
     path = tmp_path / "x"
     for saved, why in {
         b"nothing": "x: cannot be read as a model: ",
         saved_as({"format": "other"}): "x: not written by nalu_ray as a model",
-        saved_as({"format": checkpoints.FORMAT}): "x: cannot be read as a model: 'about'",
-        saved_as({"format": checkpoints.FORMAT, "about": [{}], "weights": {"w": torch.ones(0)},
+        saved_as({"format": best_networks.FORMAT}): "x: cannot be read as a model: 'about'",
+        saved_as({"format": best_networks.FORMAT, "about": [{}], "weights": {"w": torch.ones(0)},
                   "task": "t", "setting": {}}): "x: cannot be read as a model: weights w: ",
     }.items():  # fmt: skip
         path.write_bytes(saved)
         with pytest.raises(ModelError, match=why):
-            checkpoints.load(str(path), "wandering", {})
+            best_networks.load(str(path), "wandering", {})
 
 
 def test_what_is_said_if_no_network_can_be_used(tmp_path: Path) -> None:
-    def refuse(model: checkpoints.Model) -> None:
+    def refuse(model: best_networks.Model) -> None:
         raise ModelError("too old")
 
     def refused(wanted: dict[str, str]) -> list[str]:
         with pytest.raises(ConfigError) as error:
-            checkpoints.best(str(tmp_path), "wandering", wanted, refuse)
+            best_networks.best(str(tmp_path), "wandering", wanted, refuse)
         return error.value.messages
 
     folder = tmp_path / "wandering"
