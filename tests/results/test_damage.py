@@ -521,6 +521,22 @@ def test_a_format_that_is_none_is_refused(
     assert "specs.json" in caplog.text
 
 
+def test_specs_that_have_changed_are_refused(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder(store) / "specs.json"
+    text = path.read_text(encoding="utf-8")
+    changed = text.replace('"scale": 1.0', '"scale": 3.0', 1)
+    assert changed != text
+    path.write_text(changed, encoding="utf-8")
+    assert Store(store.out).specs("static") is None
+    assert "changed since it was written" in caplog.text
+    digest = json.loads(text)["sha256"]
+    of_before = re.sub(rf',\s*"sha256": "{digest}"', "", text)  # earlier versions wrote no digest
+    path.write_text(of_before, encoding="utf-8")
+    assert Store(store.out).specs("static") == STATIC.specs()
+
+
 def test_specs_with_control_characters_are_refused(store: Store) -> None:
     specs = STATIC.specs()
     assert store.specs("static") == specs
