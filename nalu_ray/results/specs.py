@@ -194,6 +194,11 @@ class TableSpec(_Spec):
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one table per combination of values"
     )
+    follows: dict[str, str] = Field(
+        {},
+        description="further field of the data -> the field that it changes with: one table per "
+        "value if settings differ in it alone",
+    )
     budget: tuple[str, ...] = Field(
         BUDGET,
         description="setting fields of a run's budget: changed from the preset, they make another "
@@ -282,6 +287,7 @@ class FigureSpec(_Spec):
     problem: tuple[str, ...] = Field(
         (), description="setting fields that define the data: one figure per combination of values"
     )
+    follows: dict[str, str] = Field({}, description="as of a table")
     budget: tuple[str, ...] = Field(BUDGET, description="as of a table")
 
     @property

@@ -159,7 +159,10 @@ class Trial:
     def _resume(self, state: bytes) -> None:
         import torch  # noqa: PLC0415 (as above)
 
+        from nalu_ray.training.tensor_files import check_size  # noqa: PLC0415 (loads torch)
+
         try:
+            check_size(state)
             # on the CPU, wherever it was saved: the run moves its parts to its device
             saved = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
         except Exception as error:  # torch's message recommends running the file's code

@@ -25,6 +25,7 @@ PROBLEM = (
     "size",
     "instructions",
     "test_instructions",
+    "far_instructions",
     "time_limit",
     "test_time_limit",
     "reward",

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -375,6 +376,39 @@ def test_few_bytes_of_many_rows_take_no_memory(store: Store, tmp_path: Path) -> 
     assert int(done.stdout) < 200 * 1024  # KiB
 
 
+def test_few_bytes_of_long_texts_take_no_memory(store: Store, tmp_path: Path) -> None:
+    """A text of 20,000 characters, written once and named by 100,000 rows: 1.9 GiB as a table."""
+    small = table_of(store).slice(0, 1)
+    small = small.set_column(
+        small.schema.get_field_index("reason"), "reason", pa.array(["x" * 20_000])
+    )
+    count = 100_000
+    rows_named = pa.table(
+        {
+            name: pa.DictionaryArray.from_arrays(pa.array([0] * count), small[name].chunk(0))
+            if pa.types.is_string(small[name].type) and small[name][0].is_valid
+            else pa.repeat(small[name][0], count)
+            for name in small.column_names
+        }
+    )
+    bad = folder(store) / "a.parquet"
+    pq.write_table(rows_named, bad, store_schema=False, compression="zstd")
+    assert bad.stat().st_size < 10**6
+    empty = tmp_path / "empty"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMIT, str(empty), store.out],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert re.search(r"2,\d{3},\d{3},\d{3} bytes in a file of", done.stderr)
+    assert int(done.stdout) < 200 * 1024  # KiB
+
+
+def test_a_large_pack_is_read_as_a_small_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = store.load("static")
+    monkeypatch.setattr(integrity, "MOST_TEXT", 0)
+    pd.testing.assert_frame_equal(Store(store.out).load("static"), before)
+
+
 def test_a_file_of_nothing_but_holes_is_not_read(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -485,6 +519,22 @@ def test_a_format_that_is_none_is_refused(
     with caplog.at_level(logging.WARNING):
         assert Store(store.out).specs("static") is None
     assert "specs.json" in caplog.text
+
+
+def test_specs_that_have_changed_are_refused(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder(store) / "specs.json"
+    text = path.read_text(encoding="utf-8")
+    changed = text.replace('"scale": 1.0', '"scale": 3.0', 1)
+    assert changed != text
+    path.write_text(changed, encoding="utf-8")
+    assert Store(store.out).specs("static") is None
+    assert "changed since it was written" in caplog.text
+    digest = json.loads(text)["sha256"]
+    of_before = re.sub(rf',\s*"sha256": "{digest}"', "", text)  # earlier versions wrote no digest
+    path.write_text(of_before, encoding="utf-8")
+    assert Store(store.out).specs("static") == STATIC.specs()
 
 
 def test_specs_with_control_characters_are_refused(store: Store) -> None:

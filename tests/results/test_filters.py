@@ -20,6 +20,7 @@ from nalu_ray.results.output.grid import Plain, arrange, captions, title, with_r
 from nalu_ray.results.output.runs import listing
 from nalu_ray.results.output.save import Stored
 from nalu_ray.results.output.terminal import _listing
+from nalu_ray.results.specs import TaskSpecs
 from nalu_ray.results.store.store import Store
 from tests.results.samples import fill, full_static
 
@@ -184,6 +185,16 @@ def test_the_listing_names_setting_seeds_and_file(store: Store, stored: Stored) 
     assert {(line["seeds"], line["ended"]) for line in lines} == {
         ("0-2", "3 completed"), ("0-2", "2 completed 1 diverged"),
     }  # fmt: skip
+
+
+def test_the_listing_has_no_formulas(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "results"))
+    rows = full_static(1, 1).assign(layer="=HYPERLINK(1)")
+    fill(store, "static", rows, ["layer", "op"])
+    store.write_specs(TaskSpecs(task="static", title="Static", axes=("layer", "op")))
+    settings = [line["setting"] for line in csv.DictReader(io.StringIO(listing(store, "static")))]
+    assert settings
+    assert all(text.startswith("'=HYPERLINK(1) ") for text in settings)
 
 
 def test_folders_of_two_machines_can_be_copied_together(tmp_path: Path) -> None:

@@ -199,3 +199,49 @@ def test_tasks_name_fields_of_their_settings(name: str) -> None:
     fields |= {field for spec in task.tables for field in spec.reference_by}
     assert fields <= set(task.setting_type.model_fields)
     assert json.loads(specs[0].model_dump_json())["problem"] == list(specs[0].problem)
+
+
+APART = {"madsen_nested": {"section", "overlap"}}  # operands=nested reads neither
+SIZES = {"hidden"}  # of the network: one table's condition, not data
+FURTHER = {
+    "gridworld": {"far_instructions"},
+    "identity": {"figure_limit"},
+    "single_module": {"train_range", "test_range", "test_signs", "distribution", "weight_error"},
+    "static": {"train_range", "test_range", "sets", "threshold"},
+}
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_table_is_of_one_problem(name: str) -> None:
+    """What parts one table of a task, or must, parts or is shown by each of its others."""
+    task = registry.task(name)
+    specs = [*task.tables, *task.figures]
+    data = {field for spec in specs for field in [*spec.problem, *spec.follows]}
+    data |= FURTHER.get(name, set())
+    assert data <= set(task.setting_type.model_fields)
+    for spec in specs:
+        axes = (
+            [spec.rows, spec.columns] if isinstance(spec, TableSpec) else [spec.lines, spec.panels]
+        )
+        shown = {axis.field for axis in axes if axis}
+        shown |= {spec.x} if isinstance(spec, FigureSpec) else set(spec.where)
+        if spec.name.endswith("_cost"):  # time and parameters, of all problems of a unit
+            shown |= {"op", "train_range"}
+        left = data - {*spec.problem, *spec.follows} - shown - SIZES
+        assert left == APART.get(spec.name, set()), spec.name
+
+
+def test_a_range_that_follows_another() -> None:
+    follows = {"test_range": "train_range"}
+    ranges = Axis(field="train_range")
+    spec = table(
+        rows=Axis(field="layer"), columns=ranges, problem=(), follows=follows, models="rows"
+    )
+    deviating = {**NARROW, "test_range": "[0.0, 5.0]"}
+    usual = pd.concat([model(WIDE, 1.0, 2.0), model(NARROW, 1.0, 2.0)])
+    assert [label for label, _ in problems(spec, usual)] == [""]
+    rows = pd.concat([usual, model(deviating, 4.0, 2.0, seeds=2)])
+    ((main, kept), (other, apart)) = problems(spec, rows)
+    assert (main, other) == ("test_range=most frequent", "test_range=0:5")
+    assert set(kept["test_range"]) == {WIDE["test_range"], NARROW["test_range"]}
+    assert set(apart["test_range"]) == {"[0.0, 5.0]"}

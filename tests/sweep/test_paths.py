@@ -11,7 +11,7 @@ from nalu_ray import predict, report, watch
 from nalu_ray.cluster.__main__ import _parser as cluster_parser
 from nalu_ray.cluster.__main__ import main as check_cluster
 from nalu_ray.command import request
-from nalu_ray.results.store.paths import expanded
+from nalu_ray.results.store.paths import CACHE_VARIABLE, cache_folder, expanded
 from nalu_ray.results.store.store import Store
 
 PARSERS = {
@@ -36,6 +36,11 @@ def test_a_path_of_somebodys_home(home: Path) -> None:
         assert expanded(text) == text
     with pytest.raises(FileNotFoundError, match=r"write \./~nobody-here/x"):
         expanded("~nobody-here/x")
+
+
+def test_the_cache_of_somebodys_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, "~/cache")
+    assert cache_folder() == home / "cache"
 
 
 @pytest.mark.parametrize(

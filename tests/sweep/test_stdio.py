@@ -206,14 +206,19 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param("report static >/dev/full", 3, "", marks=full),
         pytest.param("report --help >/dev/full", 3, "", marks=full),
         ("tune --help | head -1", 0, "usage"),
+        (" --help | true", 0, ""),
+        (" --help | head -1", 0, "usage"),
+        (" --help >&-", 0, ""),
+        pytest.param(" --version >/dev/full", 3, "", marks=full),
     ],
 )
 def test_commands_that_print(results: Path, line: str, code: int, starts: str) -> None:
     module, _, rest = line.partition(" ")
-    command = f"{PYTHON} -m nalu_ray.{module} {rest}"
-    status, out, _ = shell(command, results, PYTHONIOENCODING="ascii")
+    command = f"{PYTHON} -m {'.'.join(filter(None, ['nalu_ray', module]))} {rest}"
+    status, out, err = shell(command, results, PYTHONIOENCODING="ascii")
     assert (status, out[: len(starts)]) == (code, starts)
     assert out.isascii()
+    assert "Traceback" not in err
 
 
 @full

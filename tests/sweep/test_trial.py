@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -11,9 +12,11 @@ import subprocess
 import sys
 import warnings
 import weakref
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -294,6 +297,22 @@ def test_a_report_comes_back_from_a_result_of_tunes() -> None:
     assert json.loads(json.dumps(full.plain()))["failed"] == [[3, "ValueError: no"]]
     for report in (full, Report(0, 4)):
         assert Report.read({**report.plain(), "training_iteration": 1}) == report
+
+
+def test_a_compressed_state_is_not_unpacked(
+    fake: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, packed = spec(fake, tmp_path), io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(10**6))
+    store = Store(str(tmp_path))
+    states.save(
+        store, made.task, made.key, packed.getvalue(), setting_id=made.setting_id, seeds=made.seeds
+    )
+    with mock.patch("torch.load") as load:
+        assert [report.step for report in Trial(made, report_seconds=0)] == [1, 2, 3, 4]
+    load.assert_not_called()
+    assert "cannot resume from its last state, starting over" in caplog.text
 
 
 def test_the_state_is_of_one_setting_and_its_seeds(fake: Any, tmp_path: Path) -> None:

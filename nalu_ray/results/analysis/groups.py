@@ -16,6 +16,7 @@ from nalu_ray.results.analysis.text import in_full
 from nalu_ray.results.specs import FigureSpec, TableSpec
 from nalu_ray.results.store.rows import CHANGES, PRESET, RUN, setting_fields
 
+MOST = "most frequent"
 SMOKE = "smoke"
 _LONGEST = 100
 
@@ -120,7 +121,10 @@ def shows(spec: TableSpec | FigureSpec, sweep: Sweep) -> bool:
 
 
 def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Splits rows by the settings' fields that define the data, ``spec.problem``.
+    """Splits rows by the settings' fields that define the data.
+
+    These are ``spec.problem`` and ``spec.follows``. A field that follows another is the data of
+    that other field's value: it splits rows only where one such value has several of it.
 
     Args:
         spec: the table or figure. A field that is an axis of its problems, of its panels or of x
@@ -136,6 +140,10 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     settings = rows.drop_duplicates("setting_id")
     fields = [name for name in spec.problem if name in rows and name not in _told_apart(spec)]
     texts = {name: [in_full(value) for value in settings[name].astype(object)] for name in fields}
+    for name, leader in spec.follows.items():
+        if name in settings and leader in settings:
+            fields.append(name)
+            texts[name] = _deviating(settings[name], settings[leader])
     varying = [name for name in fields if len(set(texts[name])) > 1]
     if not varying:
         return [("", rows)]
@@ -146,6 +154,14 @@ def problems(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> list[tuple[str
     runs = rows[RUN].drop_duplicates()["setting_id"].map(of_setting).value_counts()
     order = sorted(set(labels), key=lambda label: (-int(runs[label]), label))
     return [(label, rows[of_row == label]) for label in order]
+
+
+def _deviating(values: pd.Series, leaders: pd.Series) -> list[str]:
+    """Returns values as texts, ``MOST`` for the most frequent one among those of one leader."""
+    texts = pd.Series([in_full(value) for value in values.astype(object)])
+    led = pd.Series([in_full(leader) for leader in leaders.astype(object)])
+    most = texts.groupby(led).transform(lambda group: group.mode()[0])
+    return [MOST if text == usual else text for text, usual in zip(texts, most, strict=True)]
 
 
 def described(caption: str, problem: str, sweep: Sweep | None = None) -> str:

@@ -150,7 +150,7 @@ def tidy(table: Table) -> str:
         cell = table.cells[row.key, column.key, key]
         published = {"published_source": source(table) if cell.published else None}
         records.append({**place, **_fields(cell), **published, **_whole(table)})
-    records = [{key: _inert(value) for key, value in record.items()} for record in records]
+    records = [{key: inert(value) for key, value in record.items()} for record in records]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
@@ -195,8 +195,8 @@ def _fields(cell: TableCell) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _inert(value: object) -> object:
-    """A text that a spreadsheet would calculate gets an apostrophe; numbers stay numbers."""
+def inert(value: object) -> object:
+    """Returns a CSV cell's value: a text that a spreadsheet would calculate gets an apostrophe."""
     if not isinstance(value, str) or value[:1] not in _FORMULA:
         return value
     try:

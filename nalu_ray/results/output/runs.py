@@ -8,6 +8,7 @@ import io
 from nalu_ray.results.analysis.axes import setting_labels, stored_column
 from nalu_ray.results.analysis.text import spans
 from nalu_ray.results.filters import EVERYTHING, Filter
+from nalu_ray.results.output.formats import inert
 from nalu_ray.results.store.rows import OUTCOME, PRESET, RUN
 from nalu_ray.results.store.store import Store
 
@@ -49,5 +50,6 @@ def listing(store: Store, task: str, only: Filter = EVERYTHING) -> str:
         ended = runs[OUTCOME].value_counts()
         counts = " ".join(f"{count} {name}" for name, count in ended.items())
         seeds = ",".join(spans(map(int, runs["seed"])))
-        writer.writerow([task, labels[sid], sid, of[sid], seeds, counts, file])
+        record = [task, labels[sid], sid, of[sid], seeds, counts, file]
+        writer.writerow(map(inert, record))
     return out.getvalue()

@@ -33,6 +33,8 @@ MOST_GROUPS = 1000
 MOST_ROWS = 250_000  # above that, one per two bytes of the file: numbers compress no further
 MOST_UNPACKED = 64 << 20  # bytes; above that, RATIO times the file's size
 RATIO = 50
+MOST_TEXT = 256 << 20  # bytes of a table with its texts; above that, TEXT_RATIO times the size
+TEXT_RATIO = 1000
 SMALL_FILE = 1 << 20  # bytes; a larger file is checked before it is read
 _FOOTER = 16 << 20
 
@@ -154,7 +156,7 @@ def check_size(file: pq.ParquetFile, size: int) -> pa.Schema:
         raise ValueError(f"{about.num_rows:,} rows in {size:,} bytes")
     if about.num_row_groups > MOST_GROUPS:
         raise ValueError(f"{about.num_row_groups:,} groups of rows, more than {MOST_GROUPS}")
-    unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    unpacked = _unpacked(about)
     if not 0 <= unpacked <= max(MOST_UNPACKED, RATIO * size):
         raise ValueError(f"{unpacked:,} bytes in a file of {size:,}")
     schema = file.schema_arrow
@@ -163,6 +165,50 @@ def check_size(file: pq.ParquetFile, size: int) -> pa.Schema:
         if item.type in refused:
             raise ValueError(f"column {item.name[:60]!r} is of type {str(item.type)[:60]}")
     return schema
+
+
+def read(data: bytes, file: pq.ParquetFile, columns: Sequence[str] | None) -> pa.Table:
+    """Reads a file whose size was checked; refuses texts that would unpack to far more than it.
+
+    A page may name one long text many times. Where that is possible, texts are first read as
+    Parquet has them, each once.
+
+    Args:
+        data: the file.
+        file: the open file.
+        columns: the columns to read; None for all.
+
+    Returns:
+        (rows, columns).
+
+    Raises:
+        ValueError: it is refused.
+    """
+    about, most = file.metadata, max(MOST_TEXT, TEXT_RATIO * len(data))
+    if about.num_rows * _unpacked(about) <= most:
+        return file.read(columns=columns, use_threads=False)
+    schema = file.schema_arrow
+    texts = [item.name for item in schema if _is_text(item.type)]
+    short = pq.ParquetFile(
+        pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts
+    ).read(columns=columns, use_threads=False)
+    size = short.nbytes + sum(map(_named, short.columns))
+    if size > most:
+        raise ValueError(f"{size:,} bytes in a file of {len(data):,}")
+    return short.cast(pa.schema([schema.field(name) for name in short.column_names]))
+
+
+def _unpacked(about: pq.FileMetaData) -> int:
+    """Returns the bytes of a file's pages, in which each text may stand once."""
+    return sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+
+
+def _named(column: pa.ChunkedArray) -> int:
+    """Returns the bytes of all texts of a column that has each of them once; else 0."""
+    if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+        return 0
+    lengths = (pc.binary_length(part.dictionary).take(part.indices) for part in column.chunks)
+    return sum(pc.sum(each).as_py() or 0 for each in lengths)
 
 
 def check_large_file(stream: Any, size: int) -> None:
@@ -188,10 +234,14 @@ def _last(stream: Any, size: int, length: int) -> bytes:
     return data
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
 def _is_plain(kind: pa.DataType) -> bool:
     value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
     tests = (
         pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating,
-        pa.types.is_string, pa.types.is_large_string,
+        _is_text,
     )  # fmt: skip
     return any(test(value_type) for test in tests)

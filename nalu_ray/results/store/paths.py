@@ -41,4 +41,8 @@ def file(text: str) -> Path:
 def cache_folder() -> Path:
     """Returns the folder that ``NALU_RAY_CACHE`` names, or the one in the user's cache."""
     folder = os.environ.get(CACHE_VARIABLE)
-    return Path(folder) if folder else platformdirs.user_cache_path("nalu-ray", appauthor=False)
+    return (
+        Path(expanded(folder))
+        if folder
+        else platformdirs.user_cache_path("nalu-ray", appauthor=False)
+    )

@@ -167,7 +167,7 @@ def _read_one(
         wanted = sorted({*schema.names} & {*COLUMNS}, key=COLUMNS.index)
     elif columns is not None:
         wanted = list(dict.fromkeys([*columns, *integrity.CHECKED, *packs.COLUMNS * packed]))
-    table = conform(file.read(columns=wanted, use_threads=False), SCHEMA)
+    table = conform(integrity.read(data, file, wanted), SCHEMA)
     trials = packs.split(table, info.path) if packed else None
     written = integrity.check(file, schema, table, task, known, sealed=sealed, trials=trials)
     if trials is None:

@@ -16,6 +16,7 @@ differ from that preset, as JSON; older files lack both.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -57,6 +58,8 @@ from nalu_ray.results.store.shared import SharedColumns
 __all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
 
 log = logging.getLogger(__name__)
+
+_DIGEST = "sha256"
 
 _LAST = ".parquet"
 _LISTINGS = 4  # how often a folder is listed whose files are being packed
@@ -196,7 +199,9 @@ class Store:
 
     def write_specs(self, specs: TaskSpecs) -> None:
         """Stores the specifications of the task's tables and figures beside its rows."""
-        self.put(self._path(specs.task, "specs.json"), specs.model_dump_json(indent=1).encode())
+        values = specs.model_dump(mode="json")
+        text = json.dumps({**values, _DIGEST: _digest(values)}, indent=1, ensure_ascii=False)
+        self.put(self._path(specs.task, "specs.json"), text.encode())
 
     def write_text(self, task: str, name: str, text: str) -> str:
         """Stores a text, such as a traceback, beside the rows and returns its path."""
@@ -228,7 +233,7 @@ class Store:
         path = self._path(task, "specs.json")
         data = self.read(path)
         try:
-            return None if data is None else TaskSpecs.read(data)
+            return None if data is None else TaskSpecs.read(_verified(data))
         except ValueError as error:
             self._warn(path, f"skipped {printable(path)}: {printable(error)}")
             return None
@@ -490,3 +495,24 @@ def _flat(value: Any) -> Any:
 
 def _json(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, indent=1, sort_keys=True, default=str).encode()
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _verified(data: bytes) -> bytes:
+    """Returns JSON without its digest; that of earlier versions has none.
+
+    Raises:
+        ValueError: it is not JSON, or the digest is another.
+    """
+    try:
+        values = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if isinstance(values, dict) and _DIGEST in values:
+        if values.pop(_DIGEST) != _digest(values):
+            raise ValueError("changed since it was written: its digest is another")
+        return json.dumps(values).encode()
+    return data

@@ -29,6 +29,8 @@ CAPTION = (
     "training."
 )
 WORDS = {"op": {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b"}}
+DATA = ("op", "inputs", "opposite", "distribution", "weight_error", "solved_below")
+FOLLOWS = {"test_range": "train_range", "test_signs": "train_range"}
 OWN = ("mixed-signs", "small-divisors", "benford", "snmu-noise", "inalu")
 NINE = ("-20:-10", "-2:-1", "-1.2:-1.1", "-0.2:-0.1", "-2:2", "0.1:0.2", "1:2", "1.1:1.2", "10:20")
 MIXED = ("-2:2", "-50:50", "-100:100")
@@ -50,10 +52,12 @@ def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> lis
         operations=Axis(field="train_range", labels=_as_stored(ranges), others=False),
         solved_below="solved_mse",
         presets=tuple(presets),
-        problem=("op", "inputs", "opposite", "distribution", "weight_error", "solved_below"),
+        problem=DATA,
         paper={"test_size": "10000", "batch": "128"},
     )
-    return [table.model_copy(update={"words": WORDS}) for table in (by_range, cost)]
+    return [
+        table.model_copy(update={"words": WORDS, "follows": FOLLOWS}) for table in (by_range, cost)
+    ]
 
 
 NOISE = TableSpec(
@@ -81,7 +85,8 @@ NOISE = TableSpec(
     },
     solved_below="solved_mse",
     presets=("snmu-noise",),
-    problem=("op", "inputs"),
+    problem=DATA,
+    follows=FOLLOWS,
     paper={"test_size": "10000", "batch": "128"},
 )
 INALU = FigureSpec(
@@ -100,7 +105,8 @@ INALU = FigureSpec(
     publication=read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu"],
     x_label="range of x in training",
     y_label="solved, %",
-    problem=("inputs", "opposite", "solved_below"),
+    problem=DATA,
+    follows=FOLLOWS,
 )
 
 

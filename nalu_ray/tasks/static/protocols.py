@@ -68,7 +68,7 @@ GATES = Axis(
 )
 DATA = (
     "inputs", "section", "overlap", "train_range", "test_range", "test_signs", "distribution",
-    "operands", "threshold", "solved_below",
+    "operands", "sets", "threshold", "solved_below",
 )  # fmt: skip
 CAPTION = (
     "Arithmetic Dataset Task: x of {train_range}, in extrapolation {test_range}; {inputs} inputs, "
@@ -78,10 +78,15 @@ PAPER = {"steps": "5000000", "evaluations": "5000", "test_size": "10000", "batch
 SOLVED = "solved_mse"
 
 
+def _data(*but: str) -> tuple[str, ...]:
+    """Returns the fields of the data without some."""
+    return tuple(field for field in DATA if field not in but)
+
+
 def _by(
     field: str, title: str, *, log_x: bool = False, follows: tuple[str, ...] = ()
 ) -> FigureSpec:
-    """A sweep of the paper's; ``follows`` are fields of the data that change with the swept one."""
+    """A sweep of the paper's; the fields ``follows`` of the data change with the swept one."""
     name = f"madsen_by_{field}"
     return FigureSpec(
         name=name,
@@ -98,7 +103,8 @@ def _by(
         x_label=title,
         y_label="solved, %",
         log_x=log_x,
-        problem=tuple(name for name in DATA if name not in (field, *follows)),
+        problem=_data(field, *follows),
+        follows=dict.fromkeys(follows, field),
     )
 
 
@@ -174,6 +180,7 @@ MADSEN = (
                 "sparsity:0:linear:1000000:2000000": "λ = 0",
             },
         ),
+        problem=("op", *DATA),
     ),
     _table(
         "madsen_nested",
@@ -181,7 +188,7 @@ MADSEN = (
         "(x1 + x2) (x1 + x2 + x3 + x4), x of {train_range}, in extrapolation {test_range}.",
         UNITS,
         columns=axis(["mul"], others=False),
-        problem=tuple(name for name in DATA if name not in ("inputs", "section", "overlap")),
+        problem=_data("section", "overlap"),
         paper=PAPER | {"steps": "200000", "evaluations": "200"},
     ),
 )
@@ -212,7 +219,8 @@ NPU = TableSpec(
     selection=Selection(step="last"),
     presets=("npu",),
     publication=PUBLISHED["npu_large"],
-    problem=("inputs", "section", "overlap", "hidden", "sets", "distribution"),
+    problem=("hidden", *_data("train_range", "test_range")),
+    follows={"train_range": "op", "test_range": "op"},
     paper={"steps": "100000"},
 )  # fmt: skip
 INALU = tuple(
@@ -233,7 +241,7 @@ INALU = tuple(
         where={"distribution": law},
         presets=("inalu",),
         publication=PUBLISHED[f"inalu_{law}"],
-        problem=("inputs", "operands", "train_range", "test_range", "solved_below"),
+        problem=_data("distribution"),
         paper={"steps": "100000"},
     )
     for law in ("uniform", "normal")
