@@ -56,10 +56,13 @@ def episodes(text: str) -> list[list[str]]:
 def test_a_line_for_each_step(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gridworld", "--t", 6, "--out", out, "--sampled") == 0
     text, err = capsys.readouterr()
-    assert err == "warning: this agent reached 50% exact arrivals on trained T (3 to 5)\n"
+    assert (
+        err
+        == "warning: this agent reached 50% exact arrivals on trained T (3 to 5) in validation\n"
+    )
     assert "\x1b" not in text
     assert text.splitlines()[0] == (
-        "lstm, trained on T = 3 to 5 (seed 0), 50.0% exact arrivals there "
+        "lstm, trained on T = 3 to 5 (seed 0), 50.0% exact arrivals there in validation "
         f"({out}/gridworld/a.agent.pt)"
     )
     found = episodes(text)
@@ -254,8 +257,8 @@ def test_bad_scores_are_told(out: Path, capsys: pytest.CaptureFixture[str]) -> N
     agent = Agent.load(out / "gridworld" / "a.agent.pt")
     lines = "this agent reached {} exact arrivals {}"
     for exact, scores, told in [
-        (0.0, {}, [lines.format("0%", "on trained T (3 to 5)")]),
-        (float("nan"), {}, [lines.format("nan%", "on trained T (3 to 5)")]),
+        (0.0, {}, [lines.format("0%", "on trained T (3 to 5) in validation")]),
+        (float("nan"), {}, [lines.format("nan%", "on trained T (3 to 5) in validation")]),
         (0.9, {}, []),
         (
             0.9,

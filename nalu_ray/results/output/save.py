@@ -200,6 +200,14 @@ class Stored:
         """The rows that are shown."""
         return self.only.rows(self.rows)
 
+    @cached_property
+    def shown_runs(self) -> set[Key]:
+        """The runs that are shown; of some presets, those in their tables and figures."""
+        if not self.only.presets:
+            return _runs(self.shown)
+        specs = (*self.specs.tables, *self.specs.figures)
+        return {run for spec in specs for _, rows in self._sweeps(spec) for run in _runs(rows)}
+
     def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
         presets = self.only.presets
         parts = [
@@ -327,7 +335,7 @@ class Stored:
             title=specs.title,
             section=specs.section,
             question=specs.question,
-            facts=facts(specs, self._outcomes(store), store.manifests(specs.task)),
+            facts=facts(specs, self._outcomes(store), store.manifests(specs.task, self.shown_runs)),
             tables=[table for table in self.tables if not table.spec.board],
             pictures=list(self._pictures()),
             shown=shown or {},
@@ -341,9 +349,8 @@ class Stored:
 
     def _outcomes(self, store: Store) -> dict[tuple[str, int], Outcome]:
         """Returns how the shown seeds ended."""
-        shown = _runs(self.shown)
         outcomes = store.outcomes(self.specs.task)
-        return {run: outcome for run, outcome in outcomes.items() if run in shown}
+        return {run: outcome for run, outcome in outcomes.items() if run in self.shown_runs}
 
     def _folder(self, folder: Path) -> Path:
         # a filtered report does not replace the files of a whole one
