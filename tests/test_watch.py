@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from envs import World
 from nalu_ray import watch
+from nalu_ray.input import invocation
 from nalu_ray.rl.agent.description import doubts
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.agent.stored import Agent, build_network
@@ -238,6 +240,17 @@ def test_nothing_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert text.splitlines()[-1] == "3 episodes: 3 exact"
     assert err == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_that_trained_it_works_where_nothing_is_activated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert run("gridworld", "--t", 5, "--episodes", 1, "--out", tmp_path) == 0
+    _, line, *_ = capsys.readouterr().out.splitlines()
+    command = shlex.split(line.removeprefix("trained by: "))
+    assert command[0] == invocation.interpreter() != "python"
+    assert command[1:4] == ["-m", "nalu_ray.tune", "gridworld"]
 
 
 def test_a_stored_agent_comes_first(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
