@@ -205,7 +205,7 @@ class Stored:
         """The runs that are shown; of some presets, those in their tables and figures."""
         if not self.only.presets:
             return _runs(self.shown)
-        specs = (*self.specs.tables, *self.specs.figures)
+        specs: list[TableSpec | FigureSpec] = [*self.specs.tables, *self.specs.figures]
         return {run for spec in specs for _, rows in self._sweeps(spec) for run in _runs(rows)}
 
     def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
@@ -229,7 +229,7 @@ class Stored:
     @property
     def left_out(self) -> list[str]:
         """Returns the stored presets that are not shown, and those shown in part."""
-        others = []
+        others: list[str] = []
         for spec in self.specs.tables:
             shown = {sweep: _runs(rows) for sweep, rows in self._sweeps(spec)}
             for sweep, rows in self._stored(spec):
