@@ -42,8 +42,8 @@ test: $(DEV) ## run the tests; ARGS="-m 'not slow'" leaves out the long ones
 coverage: $(DEV) ## the tests, and the share of the code that they run (processes of Ray not counted)
 	$(BIN) -m pytest $(SHARED_OUT) --cov --cov-report=term $(ARGS)
 
-test-cluster: $(CLUSTER) ## hosts, commands and disks that fail: 25 minutes; some need root
-	$(BIN) -m pytest tests/cluster $(ARGS)
+test-cluster: $(CLUSTER) ## hosts, commands and disks that fail, pages in a browser: 25 minutes; some need root
+	$(BIN) -m pytest tests/cluster tests/results/test_page.py::test_in_chromium $(ARGS)
 
 lint: $(DEV) ## style and likely bugs
 	$(BIN) -m ruff check .

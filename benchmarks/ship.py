@@ -150,11 +150,11 @@ def _in_words(entry: trained.Shipped) -> str:
         shown = {"T = 5 to 12": "interpolation exact", "15": "greedy exact 15"}
         shown |= {"19": "greedy exact 19", "30": "far exact 30", "60": "far exact 60"}
         parts = (f"{scores[name]:.1%} at {label}" for label, name in shown.items())
-        return f"exact arrivals: {', '.join(parts)}"
+        return f"exact arrivals in the test: {', '.join(parts)}"
     if entry.task == "language":
-        return f"unseen numbers: error {scores['test mae']:.2f}, {scores['test exact']:.1%} exact"
+        return f"test numbers: error {scores['test mae']:.2f}, {scores['test exact']:.1%} exact"
     parts = (f"{scores[f'test mae_{length}']:.3g} at {length}" for length in (10, 100, 1000))
-    return f"error by number of images: {', '.join(parts)}"
+    return f"test error by number of images: {', '.join(parts)}"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from nalu_ray import __version__
+from nalu_ray.input import invocation
 
 COMMANDS = {
     "tune": ("nalu_ray.tune", "run a task's sweep and print its tables"),
@@ -21,12 +22,11 @@ COMMANDS = {
 """Module and help of each command."""
 
 USAGE = """\
-usage: nalu-ray COMMAND ...
+usage: {name} COMMAND ...
 
 {commands}
 
-nalu-ray COMMAND --help describes a command, and --version prints the version.
-python -m nalu_ray COMMAND is the same.
+{name} COMMAND --help describes a command, and --version prints the version.
 """
 
 
@@ -58,7 +58,10 @@ def _answer(words: Sequence[str]) -> int:
 def _usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name.ljust(width)}  {about}" for name, (_, about) in COMMANDS.items()]
-    return USAGE.format(commands="\n".join(lines))
+    name = invocation.every_command()
+    same = f"{invocation.interpreter()} -m nalu_ray"
+    usage = USAGE.format(name=name, commands="\n".join(lines))
+    return usage if name == same else f"{usage}{same} COMMAND is the same.\n"
 
 
 if __name__ == "__main__":

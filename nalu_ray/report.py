@@ -16,6 +16,7 @@ from nalu_ray.command.words import Parser, assignments, take_values, task_and_wo
 from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.input import invocation
 from nalu_ray.input.values import split
+from nalu_ray.results.filters import EVERYTHING
 from nalu_ray.results.output import leaderboard, reproduction, runs
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
@@ -199,7 +200,13 @@ def _separate(
 def _page(store: Store, tasks: Sequence[Stored], path: Path) -> Path:
     board = leaderboard.tables(tasks)
     chapters = [leaderboard.chapter(board)] if board else []
-    networks = replays(store, [stored.specs.task for stored in tasks])
+    networks = replays(
+        store,
+        {
+            stored.specs.task: None if stored.only == EVERYTHING else stored.shown_runs
+            for stored in tasks
+        },
+    )
     chapters += [stored.chapter(store, networks.get(stored.specs.task)) for stored in tasks]
     return write_text(path, page(chapters))
 

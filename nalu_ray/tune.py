@@ -103,7 +103,7 @@ def _tables(request: TuneRequest, plan: Plan, console: Console) -> list[str]:
     from nalu_ray.results.output.save import present  # noqa: PLC0415 (not needed to refuse a command)
 
     store, written = request.store, []
-    asked = {point.setting.id for point in plan.points}
+    asked = {(point.setting.id, seed) for point in plan.points for seed in point.seeds}
     folder = str(Path(store.folder or ".", "report"))
     try:
         words = _words(request)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from nalu_ray.command.exits import Exit, guarded
-from nalu_ray.command.network_choice import Chosen, add_options, choose
+from nalu_ray.command.network_choice import Chosen, add_options, choose, shipped_agent
 from nalu_ray.command.words import Parser, assignments, number, whole
 from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.input import invocation
@@ -20,11 +20,10 @@ from nalu_ray.results.store import paths
 from nalu_ray.rl import animation
 from nalu_ray.rl.agent.choice import best
 from nalu_ray.rl.agent.description import description, doubts
-from nalu_ray.rl.agent.stored import Agent, AgentError, about
+from nalu_ray.rl.agent.stored import Agent, AgentError
 from nalu_ray.rl.animation import Moment, play
 from nalu_ray.rl.rollout import TASK
 from nalu_ray.sweep.warnings import WarningRelay
-from nalu_ray.trained import Shipped, pick
 
 _EXAMPLES = """\
 examples:
@@ -170,22 +169,17 @@ def _agent(options: argparse.Namespace, wanted: dict[str, str]) -> Chosen[Agent]
         if options.checkpoint:
             return Chosen(Agent.load(options.checkpoint), options.checkpoint)
         if options.shipped:
-            entry, agent = _shipped(wanted)
+            entry, agent = shipped_agent(wanted)
             return Chosen(agent, entry.file, entry)
         return choose(
             "agent",
             options.out,
             wanted,
             stored=lambda: best(options.out, wanted),
-            shipped=lambda: _shipped(wanted),
+            shipped=lambda: shipped_agent(wanted),
         )
     except AgentError as error:
         raise ConfigError([str(error)]) from error
-
-
-def _shipped(wanted: dict[str, str]) -> tuple[Shipped, Agent]:
-    entry, data = pick(TASK, "agent", wanted, lambda data, name: [about(data, name)])
-    return entry, Agent.from_bytes(data, entry.file)
 
 
 def _live(

@@ -6,6 +6,7 @@ import ast
 import csv
 import io
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,14 +19,17 @@ from torch import nn
 
 import nalu_ray as nr
 from nalu_ray import api, layers, registry, report, tune
+from nalu_ray.command import execution
 from nalu_ray.command.request import parser, read
 from nalu_ray.errors import ConfigError
-from nalu_ray.results.output.notebook import FailedSeed
+from nalu_ray.results.output.notebook import FailedSeed, Results
+from nalu_ray.results.output.save import Stored
 from nalu_ray.results.store.store import Store
 from nalu_ray.seeding import Streams
 from nalu_ray.training import custom
 from tests.results.samples import fill, full_static
 
+ROWS = Path(__file__).parent / "data" / "tutorial"
 SMOKE: dict[str, Any] = {"op": "mul", "preset": "smoke", "seeds": 2}
 
 
@@ -92,6 +96,40 @@ def test_run_resumes_and_returns_what_was_asked_for(capsys: pytest.CaptureFixtur
     assert "2 done before; 0 to do" in capsys.readouterr().out
     every = nr.load_results("fake").rows()
     assert len(every[["layer", "seed"]].drop_duplicates()) == 7
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_the_end_table_of_the_command_is_that_of_run(
+    seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of five stored seeds, both show those that were asked for; so does the printed command."""
+    shutil.copytree(ROWS, tmp_path / "results")
+    Store(str(tmp_path / "results")).write_specs(registry.task("static").specs())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(execution, "run_local", lambda *_: pytest.fail("these rows are stored"))
+    monkeypatch.setattr(Stored, "save_figures", lambda *_: [])  # slow to draw
+    printed: list[Results] = []
+    original = Stored.print_briefly
+
+    def note(stored: Stored, *arguments: Any) -> None:
+        printed.append(Results(stored))
+        original(stored, *arguments)
+
+    monkeypatch.setattr(Stored, "print_briefly", note)
+    line = f"static layer=nalu,nac op=mul seeds={seeds} --local"
+    assert tune.main(line.split()) == 0
+    text = capsys.readouterr().out
+    assert f"{seeds} seeds per cell" in text
+    ran = nr.run("static", layer=["nalu", "nac"], op="mul", seeds=seeds, quiet=True)
+    (ended,) = printed
+    assert {*ran.table()["of"]} == {seeds}
+    for name in ran.tables:
+        pd.testing.assert_frame_equal(ended.table(name), ran.table(name), check_exact=True)
+    command = text.split("Table 6: ")[1].splitlines()[0]
+    capsys.readouterr()
+    assert report.main([*shlex.split(command)[3:], "--format", "csv"]) == 0
+    lines = csv.DictReader(io.StringIO(capsys.readouterr().out.split("\n\n")[0]))
+    assert {each["n"] for each in lines} == {str(seeds)}
 
 
 @pytest.mark.usefixtures("fake")

@@ -34,6 +34,26 @@ def module(name: str) -> types.ModuleType:
     return made
 
 
+def test_ci_builds_the_site_and_runs_the_tests_in_a_browser() -> None:
+    """They need packages that `make test` does not install, so it skips them."""
+    root = Path(__file__).parents[1]
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^test-cluster:.*\n\t(.*)$", makefile, re.MULTILINE)
+    named = recipe.split("pytest ")[1].split(" $(ARGS)")[0].split()
+    of_browser = [
+        f"{path.relative_to(root).as_posix()}::{name}"
+        for path in sorted((root / "tests").rglob("test_*.py"))
+        for name in re.findall(
+            r"^@pytest\.mark\.browser\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    ]
+    assert named == ["tests/cluster", *of_browser]
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    for target in ("docs", "test-cluster"):
+        assert any(f"make {target}" in step for step in steps)
+
+
 def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers.registry._layers, "entries", dict(layers.registry._layers.entries))
     module("layer")

@@ -213,7 +213,9 @@ def test_watch_takes_the_next_best(
     words = ["gridworld", "--t", "3", "--episodes", "1", "--out", str(tmp_path)]
     assert watch.main(words) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines()[0].endswith(f"(seed 0), 25.0% exact arrivals there ({good})")
+    assert out.splitlines()[0].endswith(
+        f"(seed 0), 25.0% exact arrivals there in validation ({good})"
+    )
     line, doubt = err.splitlines()
     assert doubt.startswith("warning: this agent reached 25% exact arrivals")
     assert line.startswith(f"warning: skipped {bad}: ")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,40 @@ def test_mistakes(words: list[str], message: str, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.startswith(message)
 
 
+def test_help_names_a_program_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bin_ = tmp_path / ".venv" / "bin"
+    bin_.mkdir(parents=True)
+    (bin_ / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(bin_ / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+
+    def texts() -> tuple[str, str]:
+        assert main(["--help"]) == 0
+        usage = capsys.readouterr().out
+        with pytest.raises(SystemExit):
+            completion._main(["--help"])
+        return usage, capsys.readouterr().out
+
+    usage, help_ = texts()
+    assert usage.startswith("usage: .venv/bin/python -m nalu_ray COMMAND ...")
+    assert 'eval "$(.venv/bin/python -m nalu_ray completion bash)"' in help_
+    assert "nalu-ray COMMAND" not in usage
+    for name in ("nalu-ray", "other"):
+        (bin_ / name).write_text("#!/bin/sh\n")
+        (bin_ / name).chmod(0o755)
+    usage, help_ = texts()
+    assert usage.startswith("usage: .venv/bin/nalu-ray COMMAND ...")
+    assert usage.endswith("\n.venv/bin/python -m nalu_ray COMMAND is the same.\n")
+    assert "  .venv/bin/nalu-ray completion bash > ~/.local/" in help_
+    monkeypatch.setenv("PATH", str(bin_), prepend=os.pathsep)
+    usage, help_ = texts()
+    assert usage.startswith("usage: nalu-ray COMMAND ...")
+    assert 'eval "$(nalu-ray completion bash)"' in help_
+
+
 def test_commands_get_their_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "static", "op=add", "layer=nac", "--print-config"]) == 0
     sweep = yaml.safe_load(capsys.readouterr().out)["presets"]["laptop"]
@@ -64,6 +100,13 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("nalu-ray report --repro", ["--reproduction"]),
         ("nalu-ray cluster ch", ["check"]),
         ("nalu-ray tune static ffff", []),
+        ("nalu-ray watch gri", ["gridworld"]),
+        ("nalu-ray watch gridworld --ep", ["--episodes"]),
+        ("nalu-ray predict l", ["language"]),
+        ("nalu-ray predict mnist_c", ["mnist_counting"]),
+        ("nalu-ray report static lay", ["layer="]),
+        ("nalu-ray report static op=mul layer=relu", ["relu", "relu6"]),
+        ("nalu-ray report static preset=lap", ["laptop"]),
     ],
 )
 def test_bash_completes(script: Path, line: str, words: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
@@ -93,8 +94,28 @@ def test_a_task_without_any() -> None:
         trained.pick("static", "model", {}, read)
 
 
-def test_the_documents_list_each() -> None:
+@pytest.mark.parametrize("entry", trained.index(), ids=lambda entry: entry.file)
+def test_the_documents_list_each(entry: trained.Shipped) -> None:
     text = (ROOT / "docs" / "using.md").read_text(encoding="utf-8")
-    for entry in trained.index():
-        assert f"`{entry.file}`" in text
-        assert f"`{entry.command.removeprefix('python -m nalu_ray.')}`" in text
+    (line,) = re.findall(rf"^\| `{re.escape(entry.file)}` \| (.*) \|$", text, re.MULTILINE)
+    summary, command, told = line.split(" | ")
+    assert summary == entry.summary
+    assert command == f"`{entry.command.removeprefix('python -m nalu_ray.')}`"
+    assert "test" in told  # the first line of `watch` and `predict` has a score of validation
+    scores, shares = entry.scores, re.findall(r"([\d.]+)% at (?:T = )?([\d to]*\d)", told)
+    known: dict[str, float] = {}
+    if entry.task == "gridworld":
+        test = {name.split()[-1]: value for name, value in scores.items()}  # by T
+        test["5 to 12"] = scores["interpolation exact"]
+        known = {at: float(share) for share, at in shares}
+        assert {*known} == {"5 to 12", "15", "19", "30", "60"}
+        assert known == {at: round(100 * test[at], 1) for at in known}
+    elif entry.task == "language":
+        assert told.endswith(
+            f": error {scores['test mae']:.2f}, {100 * scores['test exact']:.1f}% exact"
+        )
+    else:
+        errors = re.findall(r"([\d.]+) at (\d+)", told)
+        assert [at for _, at in errors] == ["10", "100", "1000"]
+        for error, at in errors:
+            assert float(error) == float(f"{scores[f'test mae_{at}']:.3g}")

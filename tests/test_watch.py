@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from envs import World
 from nalu_ray import watch
+from nalu_ray.input import invocation
 from nalu_ray.rl.agent.description import doubts
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.agent.stored import Agent, build_network
@@ -56,10 +58,13 @@ def episodes(text: str) -> list[list[str]]:
 def test_a_line_for_each_step(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gridworld", "--t", 6, "--out", out, "--sampled") == 0
     text, err = capsys.readouterr()
-    assert err == "warning: this agent reached 50% exact arrivals on trained T (3 to 5)\n"
+    assert (
+        err
+        == "warning: this agent reached 50% exact arrivals on trained T (3 to 5) in validation\n"
+    )
     assert "\x1b" not in text
     assert text.splitlines()[0] == (
-        "lstm, trained on T = 3 to 5 (seed 0), 50.0% exact arrivals there "
+        "lstm, trained on T = 3 to 5 (seed 0), 50.0% exact arrivals there in validation "
         f"({out}/gridworld/a.agent.pt)"
     )
     found = episodes(text)
@@ -237,6 +242,17 @@ def test_nothing_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert not list(tmp_path.iterdir())
 
 
+def test_the_command_that_trained_it_works_where_nothing_is_activated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert run("gridworld", "--t", 5, "--episodes", 1, "--out", tmp_path) == 0
+    _, line, *_ = capsys.readouterr().out.splitlines()
+    command = shlex.split(line.removeprefix("trained by: "))
+    assert command[0] == invocation.interpreter() != "python"
+    assert command[1:4] == ["-m", "nalu_ray.tune", "gridworld"]
+
+
 def test_a_stored_agent_comes_first(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The shipped one is used if no stored one has the fields, or by --shipped."""
     found = {}
@@ -254,8 +270,8 @@ def test_bad_scores_are_told(out: Path, capsys: pytest.CaptureFixture[str]) -> N
     agent = Agent.load(out / "gridworld" / "a.agent.pt")
     lines = "this agent reached {} exact arrivals {}"
     for exact, scores, told in [
-        (0.0, {}, [lines.format("0%", "on trained T (3 to 5)")]),
-        (float("nan"), {}, [lines.format("nan%", "on trained T (3 to 5)")]),
+        (0.0, {}, [lines.format("0%", "on trained T (3 to 5) in validation")]),
+        (float("nan"), {}, [lines.format("nan%", "on trained T (3 to 5) in validation")]),
         (0.9, {}, []),
         (
             0.9,

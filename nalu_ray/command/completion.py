@@ -1,4 +1,4 @@
-"""Prints a completion script of ``nalu-ray``: ``eval "$(nalu-ray completion bash)"``.
+"""Prints a completion script of ``nalu-ray`` for bash: ``eval "$(nalu-ray completion bash)"``.
 
 Everything is written into the script: commands, their flags, tasks, and each task's fields with
 their values. So a completion starts no Python, which would take seconds to load torch. Libraries
@@ -14,15 +14,18 @@ from collections.abc import Callable, Sequence
 from nalu_ray import registry
 from nalu_ray.__main__ import COMMANDS
 from nalu_ray.command.exits import Exit, guarded
+from nalu_ray.command.readers import SeriesReader, TextReader
 from nalu_ray.command.words import Parser
+from nalu_ray.input import invocation
 from nalu_ray.input.values import every
+from nalu_ray.rl.rollout import TASK
 from nalu_ray.sweep.presets import sweep_of
 
 _EXAMPLES = """\
 examples:
-  eval "$(nalu-ray completion bash)"
+  eval "$({name} completion bash)"
       for this shell; a line in ~/.bashrc does it for every one
-  nalu-ray completion bash > ~/.local/share/bash-completion/completions/nalu-ray
+  {name} completion bash > ~/.local/share/bash-completion/completions/nalu-ray
       for every shell, if bash-completion is installed; print it again after an update
 """
 
@@ -63,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    parser = Parser("nalu-ray completion", (__doc__ or "").partition("\n")[0], _EXAMPLES)
+    name = invocation.every_command()
+    about = "Prints a completion script of nalu-ray for bash."
+    parser = Parser(f"{name} completion", about, _EXAMPLES.format(name=name))
     parser.add_argument("shell", choices=["bash"], help="the shell")
     parser.add_argument("-h", "--help", action="help", help="print this help")
     parser.parse_args(argv)
@@ -73,7 +78,10 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def script() -> str:
     """Returns the script for bash."""
-    cases = [f'        "{key}") echo "{" ".join(words)}" ;;' for key, words in candidates().items()]
+    keys: dict[str, list[str]] = {}
+    for key, words in candidates().items():
+        keys.setdefault(" ".join(words), []).append(f'"{key}"')
+    cases = [f'        {"|".join(alike)}) echo "{words}" ;;' for words, alike in keys.items()]
     return _BASH.format(cases="\n".join(cases))
 
 
@@ -89,6 +97,10 @@ def candidates() -> dict[str, list[str]]:
     words["cluster"] = ["check", *_flags(COMMANDS["cluster"][0])]
     words["tune"] += tasks
     words["report"] += tasks
+    words["watch"] += [TASK]
+    words["predict"] += [
+        name for name, task in tasks.items() if isinstance(task, TextReader | SeriesReader)
+    ]
     for name, task in tasks.items():
         fields = task.setting_type.model_fields
         words[f"tune {name}"] = ["preset=", "seeds=", *(f"{field}=" for field in fields)]
@@ -96,6 +108,8 @@ def candidates() -> dict[str, list[str]]:
         for field, about in fields.items():
             if values := every(about.annotation, about.metadata):
                 words[f"tune {name} {field}"] = [str(value) for value in values]
+    # a report filters by the same words
+    words |= {f"report {key.removeprefix('tune ')}": words[key] for key in words if " " in key}
     return words
 
 

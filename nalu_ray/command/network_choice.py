@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nalu_ray.command.words import Parser
 from nalu_ray.errors import ConfigError, printable
+from nalu_ray.input import invocation
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.networks import UnknownKeyError
-from nalu_ray.trained import NoneShippedError, Shipped
+from nalu_ray.trained import NoneShippedError, Shipped, pick
+
+if TYPE_CHECKING:
+    from nalu_ray.rl.agent.stored import Agent
 
 N = TypeVar("N")
 
@@ -61,8 +65,22 @@ class Chosen(Generic[N]):
         """Returns the lines that say which network answers, given its description."""
         if self.shipped is None:
             return f"{about} ({printable(self.path)})"
+        command = invocation.adapted(self.shipped.command)
         lead = f"{self.why}: using the one" if self.why else f"the {noun}"
-        return f"{lead} that comes with nalu-ray: {about}\ntrained by: {self.shipped.command}"
+        return f"{lead} that comes with nalu-ray: {about}\ntrained by: {command}"
+
+
+def shipped_agent(wanted: Mapping[str, str]) -> tuple[Shipped, Agent]:
+    """Returns the first agent that comes with the package and has the wanted values, as text.
+
+    Raises:
+        ConfigError: there is none, or its file is damaged.
+    """
+    from nalu_ray.rl.agent import stored  # noqa: PLC0415 (torch: not for the options)
+    from nalu_ray.rl.rollout import TASK  # noqa: PLC0415 (as above)
+
+    entry, data = pick(TASK, "agent", wanted, lambda data, name: [stored.about(data, name)])
+    return entry, stored.Agent.from_bytes(data, entry.file)
 
 
 def choose(

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from nalu_ray import registry
 from nalu_ray.command import words as cli
 from nalu_ray.command.screen import resolved
-from nalu_ray.errors import ConfigError, did_you_mean, explain, printable, shown
+from nalu_ray.errors import SHOWN, ConfigError, did_you_mean, explain, printable, shown
+from nalu_ray.input import invocation
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
 from nalu_ray.sweep.machine import OPEN_FILES, OPEN_FILES_LOCAL, raise_open_files
@@ -65,6 +66,13 @@ exit codes: 0 success, 1 some seeds failed, 2 wrong usage or input, 3 stopped by
 PRESET_WORD = "preset="
 # flag -> the package that it needs, and the name in the help
 LOGGERS = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
+# what pyproject.toml's extras of these names install: nalu-ray itself is on no package index
+EXTRAS = {
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "search": "optuna>=4",
+}
 TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
@@ -148,7 +156,7 @@ def parser() -> cli.Parser:
         add(
             f"--{name}",
             action="store_true",
-            help=f"also log to {title} (pip install 'nalu-ray[{name}]')",
+            help=f"also log to {title} ({invocation.install(EXTRAS[name])})",
         )
     return made
 
@@ -170,7 +178,7 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
     with mistakes.collecting():
         task = registry.task(name) if name else _no_task()
     fields = [] if task is None else [*task.setting_type.model_fields, *cli.WORDS]
-    mistakes += [parser().unknown(word, fields, after.get(word, "")) for word in strange]
+    mistakes += [_unknown(word, fields, after.get(word, ""), task) for word in strange]
     with mistakes.collecting():
         flags = _resources(options)
     if task is None and options.config is None:
@@ -198,6 +206,27 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
     )
     command = shlex.join(argv)
     return TuneRequest(options, task, preset, folded, tuple(points), store, command, search)
+
+
+def _unknown(word: str, fields: Sequence[str], value: str, task: Task[Any] | None) -> str:
+    """Returns the mistake in an unknown flag; it proposes no word that would be refused."""
+    if word.partition("=")[0] in {"--scheduler", "--schedulers"}:
+        return (
+            f"unknown option '{printable(word, most=SHOWN)}': trials are not stopped early, as a "
+            "stopped seed has no final value (docs/search.md)"
+        )
+
+    def is_accepted(change: str) -> bool:
+        if task is None:
+            return False
+        changes = cli.Changes.read([change], task.setting_type)
+        try:
+            expand(Preset(), task.setting_type, changes.values, changes.seeds)
+        except ConfigError:
+            return False
+        return not changes.mistakes
+
+    return parser().unknown(word, fields, value, is_accepted)
 
 
 def _search(options: Any, changes: cli.Changes) -> Search | None:
@@ -302,14 +331,14 @@ def _contradictions(options: Any) -> list[str]:
     mistakes = []
     for name, package in LOGGERS.items():
         if getattr(options, name) and importlib.util.find_spec(package) is None:
-            mistakes.append(f"--{name} needs the package {package}: pip install 'nalu-ray[{name}]'")
+            how = invocation.install(package)
+            mistakes.append(f"--{name} needs the package {package}: {how}")
         if getattr(options, name) and options.local:
             mistakes.append(f"--{name} needs Ray: it cannot be combined with --local")
     if options.search == "optuna":
         if importlib.util.find_spec("optuna") is None:
-            mistakes.append(
-                "--search optuna needs the package optuna: pip install 'nalu-ray[search]'"
-            )
+            how = invocation.install(EXTRAS["search"])
+            mistakes.append(f"--search optuna needs the package optuna: {how}")
         if options.print_config:
             mistakes.append("--search optuna has no sweep to print: its points depend on results")
     if options.local and options.address:

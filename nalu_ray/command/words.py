@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn
 
@@ -52,13 +52,20 @@ class Parser(argparse.ArgumentParser):
             line = did_you_mean("value", str(value), map(str, action.choices))
             raise argparse.ArgumentError(action, line)
 
-    def unknown(self, word: str, fields: Collection[str] = (), value: str = "") -> str:
+    def unknown(
+        self,
+        word: str,
+        fields: Collection[str] = (),
+        value: str = "",
+        accepts: Callable[[str], bool] = lambda change: True,
+    ) -> str:
         """Returns an error line for an unknown flag.
 
         Args:
             word: the flag, ``--layer`` or ``--layer=nac``.
             fields: fields that ``key=value`` words set; a flag of that name should be such a word.
             value: the word after the flag, if it belongs to it.
+            accepts: whether a ``key=value`` word is valid; the error proposes no other value.
         """
         flag, _, after = word.partition("=")
         flags = [name for action in self._actions for name in action.option_strings]
@@ -68,8 +75,11 @@ class Parser(argparse.ArgumentParser):
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         if not close or close[0] not in fields:
             return f"{line} --help lists them"
-        given = printable(after or value or "VALUE", most=SHOWN)
-        return f"{line.partition(' Did')[0]} Fields are set without dashes: {close[0]}={given}"
+        given = after or value
+        if not (given and accepts(f"{close[0]}={given}")):
+            given = "VALUE"
+        hint = printable(f"{close[0]}={given}", most=SHOWN)
+        return f"{line.partition(' Did')[0]} Fields are set without dashes: {hint}"
 
 
 def take_values(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 
-_PLAIN = "python -m nalu_ray"
+_PLAIN = re.compile(r"(?<![\w/])python -m nalu_ray")  # not the end of a path
+_SCRIPT = "nalu-ray"
 
 
 def command(name: str, words: Sequence[str] = ()) -> str:
@@ -27,7 +29,21 @@ def command(name: str, words: Sequence[str] = ()) -> str:
 
 def adapted(text: str) -> str:
     """Returns a text, such as a help, in which each ``python -m nalu_ray`` works as printed."""
-    return text.replace(_PLAIN, f"{interpreter()} -m nalu_ray")
+    return _PLAIN.sub(lambda _: f"{interpreter()} -m nalu_ray", text)
+
+
+def every_command() -> str:
+    """Returns the shortest name of the program with all commands; ``python -m nalu_ray`` if none.
+
+    It is installed beside this process's Python, unless the package is only on the Python path.
+    """
+    beside = os.path.join(os.path.dirname(sys.executable), _SCRIPT)
+    return program(_SCRIPT) if os.path.exists(beside) else f"{interpreter()} -m nalu_ray"
+
+
+def install(package: str) -> str:
+    """Returns the command that installs a package for this process's Python."""
+    return f"{interpreter()} -m pip install {shlex.quote(package)}"
 
 
 def interpreter() -> str:

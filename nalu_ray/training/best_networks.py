@@ -190,7 +190,13 @@ def _anything(model: Model) -> None:
     pass
 
 
-def best(out: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -> tuple[str, Model]:
+def best(
+    out: str,
+    task: str,
+    wanted: Mapping[str, str],
+    fit: Fit = _anything,
+    runs: networks.Runs | None = None,
+) -> tuple[str, Model]:
     """Returns the path and the stored model of a task with the lowest selecting metric.
 
     Files without models and models that do not fit are reported and skipped.
@@ -200,12 +206,13 @@ def best(out: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -
         task: name of the task.
         wanted: values that its setting or ``about`` must have, as text.
         fit: a check that the model must pass.
+        runs: the runs that may have trained it; None for all.
 
     Raises:
         ConfigError: if no model matches, or no model has a key of ``wanted``.
         StoreError: if the storage cannot be reached.
     """
-    return networks.best(out, task, _MODELS, wanted, lambda item: _used(item, task, fit))
+    return networks.best(out, task, _MODELS, wanted, lambda item: _used(item, task, fit), runs=runs)
 
 
 def load(path: str, task: str, wanted: Mapping[str, str], fit: Fit = _anything) -> Model:

@@ -17,6 +17,7 @@ from nalu_ray.command import request, screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.exits import Exit
 from nalu_ray.command.words import Changes
+from nalu_ray.input import invocation
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import raise_open_files
 from nalu_ray.sweep.presets import expand, load_sweep
@@ -206,7 +207,14 @@ def test_every_wrong_value_is_told_at_once(fake: Any, capsys: pytest.CaptureFixt
         ("fake --laier=a,b", "unknown option '--laier'. Fields are set without dashes: layer=a,b"),
         ("fake --seeds 3", "unknown option '--seeds'. Fields are set without dashes: seeds=3"),
         ("fake --verbos fake", "unknown option '--verbos'. Did you mean '--verbose'?"),
-        ("fake --wandb", "--wandb needs the package wandb: pip install 'nalu-ray[wandb]'"),
+        ("fake --layer q", "unknown option '--layer'. Fields are set without dashes: layer=VALUE"),
+        (
+            "fake --seeds none",
+            "unknown option '--seeds'. Fields are set without dashes: seeds=VALUE",
+        ),
+        ("static --scheduler asha", "as a stopped seed has no final value (docs/search.md)"),
+        ("static --scheduler=asha", "unknown option '--scheduler=asha': trials are not stopped"),
+        ("fake --wandb", "--wandb needs the package wandb: python -m pip install wandb"),
         ("fake --mlflow --local", "--mlflow needs Ray: it cannot be combined with --local"),
     ],
 )
@@ -227,6 +235,7 @@ def test_a_mistake_is_told_kindly(
     assert (code, out) == (Exit.USAGE, "")
     assert words in "\n".join(err)
     assert "'a': expected" not in "\n".join(err)
+    assert "schedule=asha" not in "\n".join(err)
 
 
 def test_a_mistake_in_some_settings_names_the_first_of_them(
@@ -486,3 +495,28 @@ def test_an_empty_preset_is_no_preset(words: str, capsys: pytest.CaptureFixture[
     code, _, errors = call(capsys, f"static {words} --dry-run")
     assert code == Exit.USAGE
     assert "preset" in errors[0]
+
+
+def test_what_is_told_to_install_is_what_the_extras_need() -> None:
+    root = Path(request.__file__).parents[2]
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    for name, package in request.EXTRAS.items():
+        assert f'\n{name} = ["{package}"]\n' in text
+
+
+def test_a_package_is_installed_for_the_python_that_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    find = request.importlib.util.find_spec
+    monkeypatch.setattr(
+        request.importlib.util, "find_spec", lambda name: None if name == "optuna" else find(name)
+    )
+    words = "static layer=nac op=add lr=log:1e-4:1 samples=5 --search optuna --dry-run"
+    code, _, (error,) = call(capsys, words)
+    assert code == Exit.USAGE
+    assert shlex.split(error.partition("optuna: ")[2]) == [
+        invocation.interpreter(), "-m", "pip", "install", "optuna>=4"
+    ]  # fmt: skip
+    assert invocation.interpreter() != "python"
+    assert "nalu-ray[" not in request.parser().format_help()

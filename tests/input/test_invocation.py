@@ -67,6 +67,7 @@ def test_texts_of_help_are_adapted(environment: Path) -> None:
     text = "examples:\n  python -m nalu_ray.watch gridworld\n  python -m pytest\n"
     expected = text.replace("python -m nalu_ray", ".venv/bin/python -m nalu_ray")
     assert invocation.adapted(text) == expected
+    assert invocation.adapted(expected) == expected
 
 
 def test_the_printed_command_runs_where_nothing_is_activated(tmp_path: Path) -> None:

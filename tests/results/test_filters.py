@@ -93,13 +93,16 @@ def test_the_command_filters(
 
 def test_a_sweep_presents_its_own_settings(store: Store, stored: Stored, tmp_path: Path) -> None:
     rows = stored.rows
-    asked = {*rows.loc[(rows["layer"] == "nac") & (rows["op"] == "add"), "setting_id"]}
+    of_cell = rows.loc[(rows["layer"] == "nac") & (rows["op"] == "add"), "setting_id"]
+    asked = {(sid, seed) for sid in of_cell for seed in (0, 1)}
     console = Console(file=io.StringIO(), width=200)
     written = present(store, "static", console, str(tmp_path), asked)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "a + b" in text
     assert not any(other in text for other in ("NALU", "a × b"))
-    assert "Also stored, not shown: 6 more settings of older rows. Show all: " in text
+    left = "6 more settings of older rows, 1 more seed of older rows"
+    assert f"Also stored, not shown: {left}. Show all: " in text
+    assert "2 seeds per cell" in text
     # the files are of all sweeps, so that the next one does not replace another's
     files = "".join(Path(path).read_text() for path in written if path.endswith((".md", ".csv")))
     assert all(each in files for each in ("a + b", "a × b", "NAC", "NALU"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import json
 import math
 import re
@@ -19,7 +20,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
+from nalu_ray import report, trained
 from nalu_ray.command import replay
 from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.curves import Curve
@@ -32,6 +35,7 @@ from nalu_ray.results.output.grid import with_results
 from nalu_ray.results.output.page import charts, facts, replays, seeds, svg, tables
 from nalu_ray.results.output.save import Stored
 from nalu_ray.results.store.store import Store
+from nalu_ray.training import checkpoints
 from tests.results.samples import (
     TABLE_6,
     TABLE_7,
@@ -361,14 +365,157 @@ def test_what_was_not_recorded_is_said() -> None:
     assert known["Selection"] == ["selected by lowest interpolation mse, best logged step"]
 
 
+def with_manifests(out: Path, task: str = "static") -> Store:
+    """Two layers, each with a manifest of its own; the NAC's second seed was run again."""
+    made = Store(str(out))
+    for layer, seed, day, code in [
+        ("nac", 0, 1, "a"), ("nac", 1, 2, "a"), ("nac", 1, 3, "b"), ("relu6", 0, 4, "a")
+    ]:  # fmt: skip
+        logs = mse({9: 1.0}, {9: 1.0}, random_mse=9.0)
+        rows = frame(run({"layer": layer, "op": "add"}, seed, logs))
+        setting = {"layer": layer, "op": "add", "steps": {"nac": 10, "relu6": 50}[layer]}
+        manifest = {
+            "commit": f"{day}" * 12, "started": 86_400.0 * day, "seconds": float(day),
+            "versions": {"torch": f"2.{day}"},
+            "spec": {"command": f"run {layer} {day}", "setting": setting},
+        }  # fmt: skip
+        key = {"task": task, "setting_id": f"{layer}-add", "code": code}
+        about = {"preset": {"nac": "laptop", "relu6": "other"}[layer], "changes": "{}"}
+        made.write(setting, key, rows, manifest, about=about)
+    made.write_specs(specs(task).model_copy(update={"figures": ()}))
+    return made
+
+
+@pytest.mark.parametrize("words", [{"layer": ["nac"]}, {"preset": ["laptop"]}])
+def test_the_facts_are_those_of_what_is_shown(words: dict[str, list[str]], tmp_path: Path) -> None:
+    """Neither those of other settings, nor of rows that later ones of other code replaced."""
+    store = with_manifests(tmp_path / "results")
+    whole = Stored.load(store, "static")
+    assert whole is not None
+    shown = dict(whole.filtered(words, (), ()).chapter(store).facts)
+    assert sorted(shown["Command"]) == ["run nac 1", "run nac 3"]
+    assert shown["Budget"] == ["steps=10"]
+    assert shown["Seeds"] == ["2 runs: seeds of 1 setting"]
+    assert shown["Date"] == ["1970-01-02 to 1970-01-04"]
+    assert shown["Duration"] == ["4 s in 2 trials, the longest 3 s"]
+    assert sorted(shown["Versions"]) == ["torch 2.1", "torch 2.3"]
+    assert sorted(shown["Commit"]) == ["1" * 12, "3" * 12]
+    seed = dict(whole.filtered(words, (1,), ()).chapter(store).facts)
+    assert seed["Command"] == ["run nac 3"]
+    assert dict(whole.chapter(store).facts)["Budget"] == ["steps=10, 50"]
+
+
 # -- stored networks -----------------------------------------------------------------------------
+
+
+def put(out: Path, file: str, setting_id: str = "a1") -> None:
+    """Stores a network that comes with the package as a run does, with its seed's last row."""
+    task, _, name = file.partition("/")
+    variant, ending = name.split(".", 1)
+    data = (trained.folder() / file).read_bytes()
+    seed = 0 if task == "gridworld" else checkpoints.from_bytes(data)[0].about["seed"]
+    key = {"task": task, "setting_id": setting_id}
+    beside = {f"best.{ending}": data}
+    Store(str(out)).write({"variant": variant}, key, run({}, seed, {}), {}, beside)
+
+
+def test_the_lstm_that_comes_with_the_package_plays_beside_a_stored_agent(tmp_path: Path) -> None:
+    put(tmp_path, "gridworld/nac_core.agent.pt")
+    played = replay._shown(str(tmp_path), "gridworld")["episodes"]
+    kinds = [(e["variant"], e["instruction"], e["shipped"]) for e in played]
+    assert kinds == [
+        ("nac_core", 19, False), ("nac_core", 60, False), ("lstm", 19, True), ("lstm", 60, True)
+    ]  # fmt: skip
+    ends = [e["outcome"].partition(";")[0] for e in played]
+    assert ends[:2] == ["exact", "exact"]
+    assert all(end.startswith("early by ") for end in ends[2:])
+    for episode, instruction in zip(played, (19, 60), strict=False):
+        assert len(episode["moments"]) == instruction + 1
+        assert episode["moments"][-1][:2] == episode["target"]
+    html = replays.html({"episodes": played}, {"lstm": "LSTM"})
+    assert "LSTM a3c (comes with nalu-ray), T = 60" in html
+    assert "nac_core impala, T = 60" in html
+    # a stored LSTM comes first
+    put(tmp_path, "gridworld/lstm.agent.pt", "c3")
+    again = replay._shown(str(tmp_path), "gridworld")["episodes"]
+    assert {e["variant"] for e in again} == {"nac_core", "lstm"}
+    assert not any(e["shipped"] for e in again)
+
+
+def test_texts_are_read_word_by_word(tmp_path: Path) -> None:
+    put(tmp_path, "language/nalu.model.pt")
+    shown = replay._shown(str(tmp_path), "language")
+    assert "head=nalu combine=recurrent " in shown["about"]
+    assert len(shown["traces"]) == replay.TEXTS
+    for trace in shown["traces"]:
+        assert len(trace["values"]) == len(trace["words"])
+        assert trace["values"][-1] == pytest.approx(trace["target"], abs=3)
+    assert replays.html(shown).count('<svg class="panel"') == replay.TEXTS
+
+
+def test_digits_are_counted_image_by_image(tmp_path: Path) -> None:
+    put(tmp_path, "mnist_counting/nac.model.pt")
+    shown = replay._shown(str(tmp_path), "mnist_counting")
+    assert len(shown["series"]) == replay.SERIES
+    for series in shown["series"]:
+        values, targets = np.array(series["values"]), np.array(series["targets"])
+        assert values.shape == targets.shape == (20, 10)
+        assert targets.sum(axis=1).tolist() == [*range(1, 21)]
+        assert np.abs(values - targets).max() < 0.5
+        with Image.open(io.BytesIO(base64.b64decode(series["png"]))) as image:
+            assert image.size == (20 * 28, 28)
+    assert replays.html(shown).count('<img class="strip"') == replay.SERIES
+
+
+@pytest.mark.slow
+def test_networks_of_other_settings_and_seeds_are_not_shown(tmp_path: Path) -> None:
+    put(tmp_path, "gridworld/nac_core.agent.pt")
+    put(tmp_path, "gridworld/lstm_nac.agent.pt", "c3")
+    store = Store(str(tmp_path))
+
+    def variants(*runs: tuple[str, int]) -> list[str]:
+        shown = replay.replays(store, {"gridworld": {*runs}})
+        return [e["variant"] for e in shown["gridworld"].get("episodes", [])]
+
+    assert variants(("c3", 0), ("zz", 0)) == ["lstm_nac", "lstm_nac", "lstm", "lstm"]
+    assert variants(("a1", 1), ("c3", 1)) == []  # the networks are of seed 0
+    assert replay.replays(store, {"gridworld": {("zz", 0)}}) == {}
+
+
+def test_a_filtered_report_replays_the_networks_of_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = with_manifests(tmp_path / "results")
+    asked: list[Any] = []
+    monkeypatch.setattr(report, "replays", lambda _, tasks: asked.append(tasks) or {})
+    for words in ([], ["layer=nac", "seeds=1,"], ["preset=other"]):
+        assert report.main(["static", *words, "--html", "--out", store.out]) == 0
+    assert asked == [
+        {"static": None}, {"static": {("nac-add", 1)}}, {"static": {("relu6-add", 0)}}
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_page_with_every_kind_of_replay_is_small(tmp_path: Path, tasks: list[Stored]) -> None:
+    for name in ("nac_core", "lstm_nac", "lstm"):
+        put(tmp_path, f"gridworld/{name}.agent.pt", name)
+    put(tmp_path, "language/nalu.model.pt")
+    put(tmp_path, "mnist_counting/nac.model.pt")
+    put(tmp_path, "mnist_addition/nac.model.pt")
+    names = ("gridworld", "language", "mnist_counting", "mnist_addition")
+    shown = replay.replays(Store(str(tmp_path)), dict.fromkeys(names))
+    text = page.page([page.Chapter(task=n, title=n, shown=shown[n]) for n in names])
+    assert text.count("data-moments=") == 3 * 2
+    assert text.count('<img class="strip"') == 2 * replay.SERIES
+    assert "cannot be shown" not in text
+    assert 50_000 < len(text.encode()) < 1_000_000 < page.LARGEST == 5_000_000
 
 
 def test_no_process_is_started_without_networks(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", None)
-    assert replay.replays(store, store.tasks()) == {}
+    assert replay.replays(store, dict.fromkeys(store.tasks())) == {}
 
 
 def test_networks_that_cannot_be_shown_are_a_note(tmp_path: Path) -> None:
@@ -435,6 +582,16 @@ def test_contrast() -> None:
         assert all(one != other for one, other in combinations(lines, 2))
 
 
+def test_print_has_a_style_of_its_own() -> None:
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    (printed,) = re.findall(r"@media print \{ body (.*)\Z", style, re.DOTALL)
+    (hidden,) = re.findall(r"([^{}]*)\{ display: none !important; \}", printed)
+    assert {"nav", "#filter", ".tools", ".controls"} <= {*hidden.replace(" ", "").split(",")}
+    assert {name for name, _ in themes()} == {"light", "dark", "print"}
+    colours = dict(themes())
+    assert colours["print"] == colours["light"]
+
+
 # -- in a browser --------------------------------------------------------------------------------
 
 
@@ -462,6 +619,7 @@ def test_in_chromium(text: str, tmp_path: Path) -> None:
         _copies(shown)
         _says_values(shown)
         _is_dark(shown)
+        _prints(shown)
         _fits_a_phone(shown)
         browser.close()
     assert [item for item in wrong if not item.startswith("data:")] == []
@@ -520,6 +678,17 @@ def _is_dark(shown: Any) -> None:
     shown.emulate_media(color_scheme="dark")
     assert (light, shown.evaluate(ground)) == ("rgb(255, 255, 255)", "rgb(22, 22, 22)")
     assert shown.locator("img").count() == 0  # figures follow, as no picture is white
+
+
+def _prints(shown: Any) -> None:
+    shown.emulate_media(color_scheme="dark", media="print")
+    ground = shown.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == "rgb(255, 255, 255)"  # paper is white, whatever the screen is
+    for tools in ("nav", "#filter", ".tools"):
+        assert shown.locator(tools).count()
+        assert shown.locator(f"{tools}:visible").count() == 0
+    assert shown.locator("#static td[data-layer=nac]:visible").count()
+    shown.emulate_media(media="screen")
 
 
 def _fits_a_phone(shown: Any) -> None:

@@ -430,7 +430,9 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def printed(store: Store, folder: Path, asked: tuple[str, ...] = ()) -> tuple[str, set[str]]:
+def printed(
+    store: Store, folder: Path, asked: tuple[tuple[str, int], ...] = ()
+) -> tuple[str, set[str]]:
     console = Console(file=io.StringIO(), width=300)
     files = present(store, "static", console, str(folder), asked)
     assert isinstance(console.file, io.StringIO)
@@ -463,7 +465,8 @@ def test_presets_have_files_of_their_own(store: Store, tmp_path: Path) -> None:
 def test_of_what_was_asked_for_others_are_named(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = (str(store.load("static").query("preset == 'laptop'")["setting_id"].iloc[0]),)
+    sid = str(store.load("static").query("preset == 'laptop'")["setting_id"].iloc[0])
+    asked = tuple((sid, seed) for seed in range(4))
     text, files = printed(store, tmp_path / "to", asked)
     # files are of all that is stored: the next sweep of a task does not replace another's
     assert {name.split("_")[1].split(".")[0] for name in files} == {"laptop", "smoke"}
@@ -537,6 +540,29 @@ def test_the_command_for_other_statistics_shows_every_setting_that_was_asked_for
     )
     specs = TaskSpecs(task="static", title="Static", section="4.1", tables=(SPEC,))
     mine = Stored(specs, rows, str(tmp_path))
-    both = {"nac-add-tiny", "relu6-add-uniform"}
+    both = {(sid, seed) for sid in ("nac-add-tiny", "relu6-add-uniform") for seed in (0, 1)}
     assert mine.command_for(["weight_init=tiny"], both) == mine.command
-    assert mine.command_for(["weight_init=tiny"], {"nac-add-tiny"}).endswith("weight_init=tiny")
+    one = {run for run in both if run[0] == "nac-add-tiny"}
+    assert mine.command_for(["weight_init=tiny"], one).endswith(" weight_init=tiny")
+
+
+def test_the_command_for_other_statistics_shows_the_seeds_that_were_asked_for(
+    tmp_path: Path,
+) -> None:
+    rows = frame(
+        stored(LAPTOP, "nac", 1.0, seeds=4, lr=0.1), stored(LAPTOP, "relu6", 1.0, seeds=9, lr=0.1)
+    )
+    mine = Stored(
+        TaskSpecs(task="static", title="Static", section="4.1", tables=(SPEC,)),
+        rows,
+        str(tmp_path),
+    )
+    for asked, words in [
+        (range(4), " layer=nac"),
+        (range(2), " layer=nac seeds=0-1"),
+        ((0, 2, 3, 7), " layer=nac seeds=0,2-3"),  # seed 7 is not stored
+        ((3,), " layer=nac seeds=3,"),  # 3 alone is a count
+    ]:
+        runs = {("nac-add-0.1", seed) for seed in asked}
+        command = mine.command_for(["layer=nac"], runs)
+        assert command == mine.command + words

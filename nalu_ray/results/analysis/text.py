@@ -34,6 +34,12 @@ def spans(seeds: Iterable[int]) -> list[str]:
     return [f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
+def seeds_word(seeds: Iterable[int]) -> str:
+    """Returns seeds as the command line has them; a comma, as ``3`` alone is a count."""
+    parts = spans(seeds)
+    return ",".join(parts) + "," * (len(parts) == 1 and "-" not in parts[0])
+
+
 def stored(value: Any) -> str:
     """Returns a setting's value as axes and labels name it.
 

@@ -25,8 +25,8 @@ from nalu_ray.results.analysis import costs
 from nalu_ray.results.analysis.groups import Sweep, described, problems, shows, sweeps
 from nalu_ray.results.analysis.references import REFERENCES
 from nalu_ray.results.analysis.table import Table, build_each
-from nalu_ray.results.analysis.text import Spec, filled
-from nalu_ray.results.filters import EVERYTHING, Filter
+from nalu_ray.results.analysis.text import Spec, filled, seeds_word
+from nalu_ray.results.filters import EVERYTHING, SEEDS, Filter
 from nalu_ray.results.output.figures import about, figure_panels
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
 from nalu_ray.results.output.grid import title
@@ -41,6 +41,9 @@ from nalu_ray.results.store.store import Outcome, Store
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Key = tuple[str, int]
+"""A setting's id and a seed."""
+
 SAVED = ("md", "csv")
 _LONGEST = 120
 
@@ -52,19 +55,19 @@ def present(
     task_name: str,
     console: Console,
     folder: str,
-    asked: Collection[str] = (),
+    asked: Collection[Key] = (),
     *,
     words: Sequence[str] = (),
 ) -> list[str]:
-    """Prints the tables of some settings in short; writes all tables and figures below a folder.
+    """Prints the tables of some runs in short; writes all tables and figures below a folder.
 
     Args:
         store: where the rows are.
         task_name: the task.
         console: where the tables go.
         folder: where the files go, in a folder named after the task.
-        asked: ids of settings: only their rows are printed, and what else is stored is named. By
-            default all rows are printed.
+        asked: settings' ids with a seed each: only their rows are printed, and what else is stored
+            is named. By default all rows are printed.
         words: the settings as ``key=value`` words, for the command that shows their other tables.
 
     Returns:
@@ -73,9 +76,8 @@ def present(
     stored = Stored.load(store, task_name)
     if stored is None:
         return []
-    replace(stored, only=Filter(frozenset(asked))).print_briefly(
-        console, stored.command_for(words, asked)
-    )
+    only = Filter(runs=frozenset(asked)) if asked else EVERYTHING
+    replace(stored, only=only).print_briefly(console, stored.command_for(words, asked))
     target = Path(folder)
     return [
         str(path) for path in [*stored.save_tables(target, SAVED), *stored.save_figures(target)]
@@ -150,26 +152,30 @@ class Stored:
         other = self.out not in {"", os.path.abspath("results")}
         return invocation.command("report", [self.specs.task, *["--out", self.out] * other])
 
-    def command_for(self, words: Sequence[str], asked: Collection[str] = ()) -> str:
-        """Returns the command that shows the settings that the words name.
-
-        It is the command for all settings if the words would leave out one of ``asked``.
+    def command_for(self, words: Sequence[str], asked: Collection[Key] = ()) -> str:
+        """Returns the command that shows some runs, and as few others as its filters can.
 
         Args:
-            words: ``key=value`` words.
-            asked: ids of settings that must be shown, as far as they are stored.
+            words: ``key=value`` words that name the settings; left out if they hide any of them.
+            asked: settings' ids with a seed each, that must be shown as far as they are stored.
         """
-        given = dict(word.split("=", 1) for word in words)
+        stored = _runs(self.rows)
+        must = stored.intersection(asked)
         try:
-            chosen = self.filtered({name: split(text) for name, text in given.items()}, (), words)
+            shown = _runs(self._filtered_by(words).shown)
         except ConfigError:
-            return self.command
+            words, shown = (), stored
         # a filter leaves out settings that do not read its field
-        if chosen.only.settings and not chosen.only.settings.issuperset(
-            {*asked}.intersection(self.rows["setting_id"])
-        ):
-            return self.command
+        if not shown >= must:
+            words, shown = (), stored
+        settings, seeds = {sid for sid, _ in must}, {seed for _, seed in must}
+        if any(sid in settings and seed not in seeds for sid, seed in shown):
+            words = [*words, f"{SEEDS}={seeds_word(seeds)}"]
         return " ".join([self.command, *map(shlex.quote, words)])
+
+    def _filtered_by(self, words: Sequence[str]) -> Stored:
+        given = dict(word.split("=", 1) for word in words)
+        return self.filtered({name: split(text) for name, text in given.items()}, (), words)
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -187,12 +193,20 @@ class Stored:
         hides = any(
             len(rows) > shown[sweep] for sweep, rows in self._stored(spec) if sweep in shown
         )
-        return (" ".join(self.only.words) or "one command's settings") if hides else ""
+        return (" ".join(self.only.words) or "one command's settings and seeds") if hides else ""
 
     @property
     def shown(self) -> pd.DataFrame:
         """The rows that are shown."""
         return self.only.rows(self.rows)
+
+    @cached_property
+    def shown_runs(self) -> set[Key]:
+        """The runs that are shown; of some presets, those in their tables and figures."""
+        if not self.only.presets:
+            return _runs(self.shown)
+        specs: list[TableSpec | FigureSpec] = [*self.specs.tables, *self.specs.figures]
+        return {run for spec in specs for _, rows in self._sweeps(spec) for run in _runs(rows)}
 
     def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
         presets = self.only.presets
@@ -215,18 +229,13 @@ class Stored:
     @property
     def left_out(self) -> list[str]:
         """Returns the stored presets that are not shown, and those shown in part."""
-        others = []
+        others: list[str] = []
         for spec in self.specs.tables:
-            shown = {sweep: {*rows["setting_id"]} for sweep, rows in self._sweeps(spec)}
+            shown = {sweep: _runs(rows) for sweep, rows in self._sweeps(spec)}
             for sweep, rows in self._stored(spec):
-                name, left = sweep.label or "older rows", {*rows["setting_id"]}
-                if sweep in shown:
-                    left -= shown[sweep]
-                    name = (
-                        f"{len(left)} more setting{'s' * (len(left) > 1)} of {name}" if left else ""
-                    )
-                others.append(name)
-        return list(dict.fromkeys(filter(None, others)))
+                name = sweep.label or "older rows"
+                others += _hidden(_runs(rows), shown[sweep], name) if sweep in shown else [name]
+        return list(dict.fromkeys(others))
 
     @cached_property
     def figures(self) -> list[Drawing]:
@@ -326,7 +335,7 @@ class Stored:
             title=specs.title,
             section=specs.section,
             question=specs.question,
-            facts=facts(specs, self._outcomes(store), store.manifests(specs.task)),
+            facts=facts(specs, self._outcomes(store), store.manifests(specs.task, self.shown_runs)),
             tables=[table for table in self.tables if not table.spec.board],
             pictures=list(self._pictures()),
             shown=shown or {},
@@ -340,14 +349,27 @@ class Stored:
 
     def _outcomes(self, store: Store) -> dict[tuple[str, int], Outcome]:
         """Returns how the shown seeds ended."""
-        runs = self.only.rows(self.rows)[RUN].drop_duplicates()
-        shown = {(str(sid), int(seed)) for sid, seed in runs.itertuples(index=False)}
         outcomes = store.outcomes(self.specs.task)
-        return {run: outcome for run, outcome in outcomes.items() if run in shown}
+        return {run: outcome for run, outcome in outcomes.items() if run in self.shown_runs}
 
     def _folder(self, folder: Path) -> Path:
         # a filtered report does not replace the files of a whole one
         return folder / file_name(self.specs.task, " ".join(self.only.words))
+
+
+def _runs(rows: pd.DataFrame) -> set[Key]:
+    """Returns the setting's id and the seed of each run."""
+    runs = rows[RUN].drop_duplicates()
+    return {(str(sid), int(seed)) for sid, seed in runs.itertuples(index=False)}
+
+
+def _hidden(stored: set[Key], shown: set[Key], name: str) -> Iterator[str]:
+    """Yields how many settings of a preset are hidden, and how many seeds of the others."""
+    there, here = ({sid for sid, _ in runs} for runs in (stored, shown))
+    if left := len(there - here):
+        yield f"{left:,} more setting{'s' * (left > 1)} of {name}"
+    if seeds := len({seed for sid, seed in stored - shown if sid in here}):
+        yield f"{seeds:,} more seed{'s' * (seeds > 1)} of {name}"
 
 
 def _is_shown(table: Table) -> bool:

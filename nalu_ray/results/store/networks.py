@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -21,6 +21,10 @@ _SEPARATORS = re.compile(r"\s*[:,]\s*")
 
 About = Mapping[str, Any]
 """Description of one network: plain values by name."""
+
+
+Runs = Collection[tuple[str, int]]
+"""Settings' ids with a seed each."""
 
 
 class UnknownKeyError(ConfigError):
@@ -62,7 +66,15 @@ Use = Callable[[Found], T]
 """Converts a file's bytes to the result; raises the kind's error if it cannot."""
 
 
-def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]) -> T:
+def best(
+    out: str,
+    task: str,
+    kind: Kind,
+    wanted: Mapping[str, str],
+    use: Use[T],
+    *,
+    runs: Runs | None = None,
+) -> T:
     """Returns the best stored network of a task, converted by ``use``.
 
     A network that cannot be used is skipped with a warning. Among equals, the first by path counts.
@@ -73,6 +85,7 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
         kind: the kind of network.
         wanted: values that it must have, as text.
         use: converts it.
+        runs: the runs that may have trained it; None for all.
 
     Raises:
         ConfigError: there is none, none can be used, or no network has a key of ``wanted``.
@@ -82,6 +95,10 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
     folder = f"{store.root}/{task}"
     counting = store.counting(task)
     networks = [item for item in _stored(store, folder, kind) if _counts(item, counting)]
+    if runs is not None:
+        networks = [item for item in networks if _run_of(item) in runs]
+        if not networks:
+            raise ConfigError([f"no {kind.noun} of these settings and seeds in {folder}"])
     if not networks:
         command = invocation.command("tune", [task, "--preset", "smoke"])
         how = f"{command} trains one"
@@ -100,6 +117,15 @@ def best(out: str, task: str, kind: Kind, wanted: Mapping[str, str], use: Use[T]
         raise ConfigError([f"the only {kind.noun} in {folder}{matches} cannot be used"])
     match = " that match" if wanted else ""
     raise ConfigError([f"none of the {len(ranked)} {kind.noun}s in {folder}{match} can be used"])
+
+
+def setting_of(path: str) -> str:
+    """Returns the id of the setting in the name of a network's file."""
+    return path.rsplit("/", 1)[-1].partition("-")[0]
+
+
+def _run_of(network: Found) -> tuple[str, object]:
+    return setting_of(network.path), network.about.get("seed")
 
 
 def _counts(network: Found, counting: Mapping[str, set[int]]) -> bool:

@@ -21,7 +21,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -297,13 +297,28 @@ class Store:
         frame: pd.DataFrame = rows.combine_chunks().to_pandas()
         return frame
 
-    def manifests(self, task: str) -> list[dict[str, Any]]:
+    def manifests(
+        self, task: str, runs: Collection[tuple[str, int]] | None = None
+    ) -> list[dict[str, Any]]:
         """Returns the manifests of the trials with stored rows.
+
+        Args:
+            task: the task.
+            runs: settings' ids with a seed each: only of the trials whose rows of these count.
 
         Raises:
             StoreError: a manifest exists but cannot be read.
         """
-        return list(self._manifests(task).values())
+        manifests = self._manifests(task)
+        if runs is None:
+            return list(manifests.values())
+        columns = (self.runs(task)[name] for name in [*RUN, "file"])
+        counting = {
+            str(file)
+            for sid, seed, file in zip(*columns, strict=True)
+            if (str(sid), int(seed)) in runs
+        }
+        return [manifest for name, manifest in manifests.items() if name in counting]
 
     def _manifests(self, task: str) -> dict[str, dict[str, Any]]:
         """Returns the manifests of stored trials, by the name of the trial's file."""

@@ -13,7 +13,9 @@ from nalu_ray.rl.rollout import TASK
 ENDING = ".agent.pt"
 
 
-def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
+def best(
+    out: str, wanted: Mapping[str, str], runs: networks.Runs | None = None
+) -> tuple[str, Agent]:
     """Returns the agent with the highest ``exact``, its share of exact arrivals at trained T.
 
     Files without an agent, or with one that cannot be used, are reported and skipped.
@@ -21,6 +23,7 @@ def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
     Args:
         out: folder or URI of the results.
         wanted: values that the agent's ``about`` must have, as text.
+        runs: the runs that may have trained it; None for all.
 
     Returns:
         The agent's path, and the agent. Among equals, the first path.
@@ -29,7 +32,7 @@ def best(out: str, wanted: Mapping[str, str]) -> tuple[str, Agent]:
         ConfigError: if no agent matches, or no agent has a key of ``wanted``.
         StoreError: if the storage cannot be reached.
     """
-    return networks.best(out, TASK, _AGENTS, wanted, _used)
+    return networks.best(out, TASK, _AGENTS, wanted, _used, runs=runs)
 
 
 def _used(file: networks.Found) -> tuple[str, Agent]:

@@ -21,7 +21,7 @@ def description(agent: Agent) -> str:
     words += f" by {known['algorithm']}" if "algorithm" in known else ""
     words += f" (seed {known['seed']})" if "seed" in known else ""
     exact = _exact(agent)
-    words += "" if exact is None else f", {exact:.1%} exact arrivals there"
+    words += "" if exact is None else f", {exact:.1%} exact arrivals there in validation"
     return printable(words)
 
 
@@ -37,7 +37,8 @@ def doubts(agent: Agent, scores: Mapping[str, float], instruction: int) -> Itera
     """
     exact = _exact(agent)
     if exact is not None and not exact >= GOOD:  # NaN is bad, too
-        yield f"this agent reached {exact:.0%} exact arrivals on trained T ({_trained(agent)})"
+        words = f"on trained T ({_trained(agent)}) in validation"
+        yield f"this agent reached {exact:.0%} exact arrivals {words}"
         return
     tested = {int(name.split()[-1]): value for name, value in scores.items() if _AT_T.match(name)}
     nearest = max((t for t in tested if t <= instruction), default=None)

@@ -20,7 +20,7 @@ _TRACES = (
 )
 _SERIES = "The outputs after each image of a test series, and the right answers (thin steps)."
 _EPISODES = (
-    "The best stored agents play one episode each: blue is the agent, red the target, T the "
+    "The best agents play one episode each: blue is the agent, red the target, T the "
     "instructed time of arrival."
 )
 
@@ -127,7 +127,8 @@ def _episode(episode: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     y, x, said = episode["moments"][-1]
     data = escape(json.dumps(episode["moments"], ensure_ascii=False, separators=(",", ":")))
     agent = [labels.get(episode[key], episode[key]) for key in ("variant", "algorithm")]
-    name = f"{' '.join(agent)}, T = {episode['instruction']}"
+    shipped = " (comes with nalu-ray)" if episode.get("shipped") else ""
+    name = f"{' '.join(agent)}{shipped}, T = {episode['instruction']}"
     return (
         f'<figure class="show" data-moments="{data}">\n'
         f"<figcaption><b>{escape(name)}</b>: {escape(episode['outcome'])}</figcaption>\n"
