@@ -20,7 +20,7 @@ from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.tasks._operands import axis
 
-PRESETS = ("madsen*", "npu", "inalu")
+PRESETS = ("madsen*", "npu*", "inalu*")
 PUBLISHED: dict[str, Publication] = {
     name: values
     for file in ("madsen.csv", "npu.csv", "inalu.csv")
@@ -143,7 +143,7 @@ MADSEN = (
         units=UNITS,
         operations=OPERATIONS,
         solved_below=SOLVED,
-        presets=("madsen", "madsen-laptop", "madsen-products", "madsen-lr", "madsen-mass"),
+        presets=("madsen", "madsen-laptop", "madsen-products*", "madsen-lr", "madsen-mass"),
         problem=DATA,
         paper=PAPER,
         publication=PUBLISHED["madsen"],
@@ -210,7 +210,7 @@ NPU = TableSpec(
         )
     },
     selection=Selection(step="last"),
-    presets=("npu",),
+    presets=("npu", "npu-laptop"),
     publication=PUBLISHED["npu_large"],
     problem=("inputs", "section", "overlap", "hidden", "sets", "distribution"),
     paper={"steps": "100000"},
@@ -231,7 +231,7 @@ INALU = tuple(
         selection=Selection(step="last"),
         solved_below=SOLVED,
         where={"distribution": law},
-        presets=("inalu",),
+        presets=("inalu*",),
         publication=PUBLISHED[f"inalu_{law}"],
         problem=("inputs", "operands", "train_range", "test_range", "solved_below"),
         paper={"steps": "100000"},
