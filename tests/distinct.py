@@ -11,7 +11,7 @@ from nalu_ray.layers.cells.unit_cell import UnitFactory
 
 
 def cells() -> list[str]:
-    """Returns the names of cells, one per class: the cell of a pair is that of its first unit."""
+    """Returns the names of cells, one per class."""
     first: dict[Any, str] = {}
     for name in layers.cell_names():
         factory = layers.get_cell(name).factory

@@ -36,8 +36,8 @@ Runs a task's sweep and prints its table. Stored seeds are not run again: rerun 
 resume, or a larger one to run only the difference.
 
 The sweep is a preset of tune_configs/<task>.yaml: --preset NAME, or preset=NAME. Override its
-fields with field=value; commas make a grid: layer=nac,nalu op=add,mul. layer=all means every layer.
-seeds=100 means seeds 0 to 99, seeds=3,7 and seeds=0-9,20-29 mean those seeds.
+fields with field=value; commas make a grid: layer=nac,nalu op=add,mul. layer=all means every layer
+that the task can train. seeds=100 means seeds 0 to 99, seeds=3,7 and seeds=0-9,20-29 those seeds.
 Search ranges of numbers with lr=log:1e-4:1 (uniform in the logarithm) or clip=uniform:0.1:2, and
 samples=50, the number of points; search_seed=1 draws other points.
 """
@@ -192,6 +192,7 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
             changes = cli.Changes.read(words, task.setting_type)
             mistakes += changes.mistakes
             # without a sweep, the words are still checked
+            sweep = sweep and sweep.model_copy(update={"every": changes.every or sweep.every})
             asked = sweep or Preset()
             with mistakes.collecting():
                 search = None if changes.mistakes else _search(options, changes)

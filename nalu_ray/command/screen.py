@@ -81,8 +81,10 @@ def resolved(
         "resources": resources,
     }
     if seeds is not None:
-        without = [item.model_copy(update={"seeds": None}) for item in preset.overrides]
-        folded["overrides"] = [item for item in without if item.set or item.axes]
+        for name in ("recipes", "overrides"):
+            items = getattr(preset, name)
+            without = [item.model_copy(update={"seeds": None}) for item in items]
+            folded[name] = [item for item in without if item.set or item.axes]
         folded["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
     return preset.model_copy(update=folded)
 
@@ -164,8 +166,22 @@ def describe_plan(plan: Plan, preset: str) -> list[str]:
             f"of {plan.capacity.describe()}",
             describe_duration(plan),
         ]
+    lines += _full_protocol(plan, preset)
     remarks = (remark for trial in plan.trials for remark in trial.setting.remarks())
     return [*lines, *(f"note: {remark}" for remark in dict.fromkeys(remarks))]
+
+
+def _full_protocol(plan: Plan, preset: str) -> list[str]:
+    """Returns a line with the command of the protocol that a laptop preset reduces, if any."""
+    full = "paper" if preset == "laptop" else preset.removesuffix("-laptop")
+    try:
+        known = sweep_of(plan.task).presets
+    except ConfigError:  # the task has no shipped sweep and is run from a file
+        return []
+    if full == preset or full not in known:
+        return []
+    command = invocation.command("tune", [plan.task.name, f"preset={full}"])
+    return [f"the full protocol: {command}"]
 
 
 def describe_duration(plan: Plan) -> str:

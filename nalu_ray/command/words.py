@@ -18,7 +18,7 @@ from nalu_ray.task import Setting
 
 SAMPLES, SEARCH_SEED = "samples", "search_seed"
 WORDS = ("seeds", SAMPLES, SEARCH_SEED)  # words that are not fields of a task
-ALL = "all"  # layer=all: every value of a field whose values can be listed
+ALL = "all"  # layer=all: every value that can be, of a field whose values can be listed
 
 
 class Parser(argparse.ArgumentParser):
@@ -190,6 +190,7 @@ class Changes:
         ranges: ranges to search, ``lr=log:1e-4:1``, by field.
         samples, search_seed: how many points to search, and from which random numbers.
         mistakes: a line per mistake.
+        every: fields whose value is ``all``.
     """
 
     values: dict[str, list[Any]]
@@ -198,6 +199,7 @@ class Changes:
     ranges: dict[str, Range] = field(default_factory=dict)
     samples: int | None = None
     search_seed: int = 0
+    every: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, words: Sequence[str], setting_type: type[Setting]) -> Changes:
@@ -222,7 +224,8 @@ class Changes:
                 ranges[key] = limits
                 del given[key]
         values = {key: _values(key, text, setting_type) for key, text in given.items()}
-        return cls(values, seeds, mistakes, ranges, samples, search_seed or 0)
+        every = [key for key in values if given[key] == ALL and ALL not in values[key]]
+        return cls(values, seeds, mistakes, ranges, samples, search_seed or 0, every)
 
 
 def _count(

@@ -18,7 +18,16 @@ from .cells.rnn import RNN
 from .cells.rnn_identity import IdentityRNN
 from .cells.sum import Sum
 from .cells.ugrnn import UGRNN
-from .cells.unit_cell import UnitCell, build_cell, cell_names, get_cell, register_cell
+from .cells.unit_cell import (
+    UnitCell,
+    build_cell,
+    cell_names,
+    check_no_pair,
+    first_cell,
+    get_cell,
+    pair_names,
+    register_cell,
+)
 from .convnet import Conv2d, DigitConvnet, Features, normalised
 from .functional import linear
 from .gated import GatedNAUNMU, SeparateNALU
@@ -103,7 +112,9 @@ __all__ = [
     "build_cell",
     "cell_names",
     "check_init",
+    "check_no_pair",
     "exponent",
+    "first_cell",
     "get",
     "get_cell",
     "initialise",
@@ -117,6 +128,7 @@ __all__ = [
     "nalu_sums",
     "names",
     "normalised",
+    "pair_names",
     "register",
     "register_cell",
     "reset_parameters",

@@ -174,11 +174,14 @@ class Registry:
             TypeError: if the factory does not take one of the options.
             ValueError: if a size is out of range.
         """
-        entry = self.get(name)
+        return self.build_entry(self.get(name), *shape, **options)
+
+    def build_entry(self, entry: LayerEntry, *shape: int, **options: object) -> nn.Module:
+        """Build the module of an entry; see :meth:`build`."""
         for option in options:
             if option not in entry.options:
                 allowed = ", ".join(entry.options) or "none"
-                text = f"{self.noun} {name!r} has no option {option!r}"
+                text = f"{self.noun} {entry.name!r} has no option {option!r}"
                 raise TypeError(f"{text}; its options: {allowed}")
         return entry.factory(*shape, **options)
 

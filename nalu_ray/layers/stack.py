@@ -42,14 +42,16 @@ class Stacked:
         first: another such class for the first layer; then there must be a second.
 
     Attributes:
+        is_pair: whether there are two classes.
         given: which class comes first, if there are two: tables say that it is given by hand.
     """
 
     def __init__(self, layer: type[nn.Module], *, first: type[nn.Module] | None = None) -> None:
         self.layer = layer
         self.first = first or layer
-        self.least = 0 if first is None else 1
-        self.given = "" if first is None else f"{first.__name__} first"
+        self.is_pair = self.first is not layer
+        self.least = int(self.is_pair)
+        self.given = f"{self.first.__name__} first" if self.is_pair else ""
         self.__module__ = layer.__module__
         self.passes_options_to = (self.first, self.layer)
 

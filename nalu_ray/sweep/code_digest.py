@@ -77,7 +77,8 @@ def _units(texts: frozenset[str]) -> frozenset[str]:
     from nalu_ray import layers  # noqa: PLC0415 (torch is slow to load)
 
     entries = [layers.get(name) for name in texts.intersection(layers.names())]
-    entries += [layers.get_cell(name) for name in texts.intersection(layers.cell_names())]
+    cells = {*layers.cell_names(), *layers.pair_names()}
+    entries += [layers.first_cell(name) for name in texts & cells]
     # a functools.partial hides its function's module
     factories = [getattr(entry.factory, "func", entry.factory) for entry in entries]
     return frozenset(factory.__module__ for factory in factories)

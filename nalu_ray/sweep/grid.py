@@ -47,7 +47,7 @@ def typed(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> tuple[Preset, list[str]]:
     """Returns a preset with typed values and the ``changes`` as its own, and its mistakes."""
-    overrides, mistakes = [], list(_hidden_mistakes(preset, changes, readers))
+    mistakes = list(_hidden_mistakes(preset, changes, readers))
     sweep = preset.model_copy(
         update={
             "axes": readers.axes(preset.axes),
@@ -61,16 +61,19 @@ def typed(
     } | {name: list(values) for name, values in sweep.axes.items()}
     for name, values in [*sweep.changes.items(), *sampled(sweep).items()]:
         possible[name] = [*possible[name], *values]
-    for index, override in enumerate(preset.overrides):
-        when, wrong = _typed_when(override.when, possible, readers)
-        mistakes += [f"sweep: overrides.{index}.when.{line}" for line in wrong]
-        fixed, axes = readers.values(override.set), readers.axes(override.axes)
-        overrides.append(override.model_copy(update={"when": when, "set": fixed, "axes": axes}))
-        for name, value in fixed.items():
-            possible[name] = [*possible[name], value]
-        for name, values in axes.items():
-            possible[name] = [*possible[name], *values]
-    return sweep.model_copy(update={"overrides": overrides}), mistakes
+    made: dict[str, list[Override]] = {"recipes": [], "overrides": []}
+    for section, overrides in made.items():
+        for index, override in enumerate(getattr(preset, section)):
+            known = possible if section == "overrides" else None
+            when, wrong = _typed_when(override.when, known, readers)
+            mistakes += [f"sweep: {section}.{index}.when.{line}" for line in wrong]
+            fixed, axes = readers.values(override.set), readers.axes(override.axes)
+            update = {"when": when, "set": fixed, "axes": axes}
+            overrides.append(override.model_copy(update=update))
+            given = {name: [value] for name, value in fixed.items()}
+            for name, values in [*given.items(), *axes.items()]:
+                possible[name] = [*possible[name], *values]
+    return sweep.model_copy(update=made), mistakes
 
 
 def _hidden_mistakes(
@@ -90,9 +93,17 @@ def _hidden_mistakes(
 
 
 def _typed_when(
-    when: Mapping[str, Sequence[Any]], possible: Mapping[str, Sequence[Any]], readers: FieldReaders
+    when: Mapping[str, Sequence[Any]],
+    possible: Mapping[str, Sequence[Any]] | None,
+    readers: FieldReaders,
 ) -> tuple[dict[str, list[Any]], list[str]]:
-    """Returns the typed values of ``when``, and a mistake per value that no point can have."""
+    """Returns the typed values of ``when``, and a mistake per value that no point can have.
+
+    Args:
+        when: values by field.
+        possible: the values that points have by field; None if others may be named.
+        readers: of the setting's fields.
+    """
     typed: dict[str, list[Any]] = {}
     mistakes = []
     for name, values in when.items():
@@ -105,7 +116,7 @@ def _typed_when(
             except ValueError as error:
                 mistakes.append(f"{name}={shown(value)}: {reason(error)}")
                 continue
-            if typed[name][-1] not in possible[name]:
+            if possible is not None and typed[name][-1] not in possible[name]:
                 values_there = ", ".join(dict.fromkeys(map(shown, possible[name])))
                 there = printable(values_there, most=SHOWN)
                 mistakes.append(f"{name}={shown(value)}: no point has it; there is {there}")
@@ -174,7 +185,9 @@ def candidates(
     for base, sample in ((base, sample) for base in grid for sample in preset.samples or [{}]):
         chosen = {**base, **sample}
         start = Candidate({**preset.set, **chosen}, dict(preset.set), [*chosen], ())
-        for point, seeds in _overridden(start, preset.seeds, preset.overrides, defaults, asked):
+        for point, seeds in _overridden(
+            start, preset.seeds, [*preset.recipes, *preset.overrides], defaults, asked
+        ):
             point.seeds = parse_seeds(seeds)
             yield point
 

@@ -31,7 +31,7 @@ from nalu_ray.errors import ConfigError, did_you_mean, explain, shown
 from nalu_ray.input import strict_yaml
 from nalu_ray.input.strict_yaml import YAMLError
 from nalu_ray.input.values import LARGEST, StrictModel, check_plain
-from nalu_ray.sweep.grid import Candidate, FieldReaders, Use, candidates, typed
+from nalu_ray.sweep.grid import Candidate, FieldReaders, Use, candidates, sampled, typed
 from nalu_ray.task import Setting, Task
 
 PRESETS = ("smoke", "laptop", "paper")
@@ -104,18 +104,24 @@ class Preset(StrictModel):
     """One sweep: the product of the axes, with values and seeds.
 
     Attributes:
+        recipes: overrides that come before the others and may name values that no point has, such
+            as units that the axes leave out and the command line names.
         changes: axes of ``key=value`` words; they take precedence over everything else.
         samples: points of a search, an axis of several fields at once; they take the same
             precedence.
+        every: fields of which every value is asked for, as by ``layer=all``; points that cannot be
+            are left out, as long as the same point with another value can be.
     """
 
     about: str = ""
     axes: dict[str, list[Any]] = Field({})
     set: dict[str, Any] = Field({})
     seeds: Seeds = 1
+    recipes: list[Override] = Field([])
     overrides: list[Override] = Field([])
     changes: dict[str, list[Any]] = Field({})
     samples: list[dict[str, Any]] = Field([])
+    every: list[str] = Field([])
     resources: Resources = Resources()
     seed_step_microseconds: float = Field(
         50.0, gt=0, description="time per step and seed on one core, in microseconds"
@@ -280,20 +286,31 @@ def expand(
     mistakes += wrong
     points: dict[str, Point] = {}
     use = Use(sweep)
+    wrong_points: list[tuple[str, list[str]]] = []
+    possible: set[str] = set()
     for candidate in _bounded(candidates(sweep, readers.defaults, parse_seeds), sweep, seeds):
         try:
             setting = use.settle(setting_type.model_validate(candidate.values), candidate)
         except ValidationError as error:
-            mistakes += explain(error)
+            wrong_points.append((_but(sweep, candidate), explain(error)))
             continue
+        possible.add(_but(sweep, candidate))
         before = points[setting.id].seeds if setting.id in points else ()
         union = tuple(dict.fromkeys([*before, *(seeds or candidate.seeds)]))
         points[setting.id] = Point(setting=setting, seeds=union)
+    for others, lines in wrong_points:
+        mistakes += [] if sweep.every and others in possible else lines
     if mistakes or not points:
         raise ConfigError(mistakes or ["no settings: an axis has no values"])
     if unread := use.mistakes():
         raise ConfigError(unread)
     return list(points.values())
+
+
+def _but(sweep: Preset, candidate: Candidate) -> str:
+    """Returns the values of a point's axes as a key, without the fields of ``every``."""
+    axes = {*sweep.axes, *sweep.changes, *sampled(sweep)} - {*sweep.every}
+    return repr([(name, candidate.values.get(name)) for name in sorted(axes)])
 
 
 def with_samples(
@@ -335,8 +352,9 @@ def _bounded(
 
 
 def _fields_of(preset: Preset) -> Iterable[str]:
-    overrides = [(item.when, item.set, item.axes) for item in preset.overrides]
-    named = (preset.axes, preset.set, preset.changes, *preset.samples)
+    items = [*preset.recipes, *preset.overrides]
+    overrides = [(item.when, item.set, item.axes) for item in items]
+    named = (preset.axes, preset.set, preset.changes, preset.every, *preset.samples)
     return itertools.chain(*named, *itertools.chain.from_iterable(overrides))
 
 

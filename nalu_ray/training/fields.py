@@ -248,13 +248,32 @@ def _typed_option(name: str, value: Any, hint: Any) -> Any:
         raise ValueError(f"options: {name}={shown(value)}: {reason(error)}") from None
 
 
-def _one_of(noun: str, names: Callable[[], Collection[str]]) -> AfterValidator:
+def _one_of(
+    noun: str, names: Callable[[], Collection[str]], single: str | None = None
+) -> AfterValidator:
     def check(name: str) -> str:
-        if name not in names():
-            raise ValueError(did_you_mean(noun, name, names()))
-        return name
+        return known(noun, name, names(), single)
 
     return AfterValidator(check)
+
+
+def known(noun: str, name: str, names: Collection[str], single: str | None = None) -> str:
+    """Returns a name that is among ``names``.
+
+    Args:
+        noun: what they name.
+        name: any name.
+        names: those there are.
+        single: what is a single unit here, if a pair of units is none of them.
+
+    Raises:
+        ValueError: if it is not; the message lists them.
+    """
+    if name not in names:
+        if single:
+            layers.check_no_pair(name, names, single)
+        raise ValueError(did_you_mean(noun, name, names))
+    return name
 
 
 def split_range(value: Any) -> Any:
@@ -293,8 +312,16 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
 LayerName = Annotated[str, _one_of("layer", layers.names), Named(layers.names)]
 """A network of :mod:`nalu_ray.layers` by its registered name."""
 
-CellName = Annotated[str, _one_of("cell", layers.cell_names), Named(layers.cell_names)]
+CellName = Annotated[str, _one_of("cell", layers.cell_names, "cell"), Named(layers.cell_names)]
 """A recurrent cell of :mod:`nalu_ray.layers` by its registered name, or any unit."""
+
+
+def _single_layers() -> list[str]:
+    return sorted({*layers.names()} - {*layers.pair_names()})
+
+
+SingleName = Annotated[str, _one_of("layer", _single_layers, "layer"), Named(_single_layers)]
+"""A network of a single layer by its registered name."""
 
 Range = Annotated[tuple[float, float], BeforeValidator(split_range), AfterValidator(_ordered)]
 """A pair low < high, written ``low:high`` on the command line."""

@@ -353,7 +353,10 @@ def _check_types(trained: Tensors) -> None:
             )
     if len({tensor.dtype for tensor in trained.values()}) > 1:
         types = ", ".join(f"{name} {_type(tensor)}" for name, tensor in trained.items())
-        raise TypeError(f"parameters must be of one type, got {types}")
+        raise TypeError(
+            f"parameters must be of one type, got {types}: create all of them in one type, and "
+            "convert inputs and results in forward"
+        )
 
 
 def _check_alike(modules: Sequence[nn.Module]) -> None:

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 
 from nalu_ray import layers, predict, registry, report, tune, watch
-from nalu_ray.command import request, screen
+from nalu_ray.command import execution, request, screen
 from nalu_ray.command import words as cli
 from nalu_ray.command.exits import Exit
+from nalu_ray.command.screen import resolved
 from nalu_ray.command.words import Changes
+from nalu_ray.errors import ConfigError
 from nalu_ray.input import invocation
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.machine import raise_open_files
-from nalu_ray.sweep.presets import expand, load_sweep
+from nalu_ray.sweep.machine import GIB, Capacity, Node, raise_open_files
+from nalu_ray.sweep.presets import Preset, expand, load_sweep, sweep_of
+from nalu_ray.sweep.speeds import Speeds
 
 EXAMPLES = re.findall(r"^  (python -m nalu_ray\.tune .*)$", request.EXAMPLES, re.MULTILINE)
 
@@ -112,8 +115,113 @@ def test_all_stands_for_every_value_that_can_be_listed() -> None:
     assert values["op"] == ["add", "sub", "mul", "div", "square", "sqrt", "reciprocal"]
     assert values["lr"] == ["all"]  # refused with the others
     assert values["inputs"] == ["all", 3]
-    cells = registry.task("recurrent").setting_type
+    cells = registry.task("program").setting_type
     assert Changes.read(["layer=all"], cells).values["layer"] == layers.cell_names()
+
+
+@pytest.mark.parametrize(
+    ("task", "word", "inside", "outside"),
+    [
+        ("single_module", "layer=all op=add train_range=1:2", {"nau", "relu"}, {"nau_nmu"}),
+        ("static_mnist", "layer=all op=div", {"exact", "nmru", "nau_nmu"}, set()),
+        ("sequential_mnist", "layer=all rz=true", {"exact", "nau", "lstm"}, {"nalu_lstm"}),
+        ("parity", "last=all", {"affine", "nmu"}, {"nau_nmu", "relu"}),
+        ("recurrent", "layer=all op=add", {"nau", "nau_nmu", "lstm"}, {"relu"}),
+        ("language", "head=all combine=recurrent", {"none", "nau", "sum"}, {"relu", "nau_nmu"}),
+        ("language", "head=all combine=last head_layers=2", {"relu", "nau_nmu"}, {"sum"}),
+        ("gridworld", "variant=all", {"nac_core", "lstm", "lstm_nau"}, {"nau_nmu"}),
+    ],
+)
+def test_all_is_every_unit_that_the_task_can_train(
+    task: str, word: str, inside: set[str], outside: set[str]
+) -> None:
+    chosen = registry.task(task)
+    fields = chosen.setting_type
+    changes = Changes.read(word.split(), fields)
+    (name,) = changes.every
+    sweep = sweep_of(chosen).presets["laptop"].model_copy(update={"every": changes.every})
+    points = expand(sweep, fields, changes.values, changes.seeds)
+    found = {point.values[name] for point in points}
+    assert inside <= found
+    assert not outside & found
+    # printed and read again it is the same sweep
+    again = resolved(sweep, changes.values, changes.seeds, sweep.resources)
+    assert expand(again, fields, {}) == points
+
+
+def test_all_hides_no_other_mistake() -> None:
+    fields = registry.task("single_module").setting_type
+    changes = Changes.read(["layer=all", "lr=-1,0.1"], fields)
+    sweep = Preset(every=changes.every)
+    with pytest.raises(ConfigError, match=r"lr='-1'"):
+        expand(sweep, fields, changes.values)
+
+
+PAIRS = [
+    "program layer=nau_nmu",
+    "sequential_mnist layer=nau_nmu op=product",
+    "mnist_addition layer=nau_nmu",
+    "mnist_counting layer=nau_nmu",
+    "gridworld variant=nau_nmu",
+    "gridworld variant=lstm_nau_nmu",
+    "language head=nau_nmu combine=recurrent",
+    "single_module layer=nau_nmu",
+    "parity last=nau_nmu",
+    "recurrent reader=nau_nmu",
+]
+
+
+@pytest.mark.parametrize("line", PAIRS)
+def test_a_pair_is_refused_where_one_unit_is_trained(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = call(capsys, f"{line} --dry-run")
+    assert code == Exit.USAGE
+    assert len(err) == 1
+    assert "'nau_nmu' is a pair of units" in err[0]
+    assert "Allowed: " in err[0]
+    assert " nmu" in err[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "static preset=npu",
+        "static preset=inalu",
+        "static preset=madsen-products",
+        "single_module preset=inalu",
+        "recurrent preset=mass",
+    ],
+)
+def test_a_laptop_preset_is_short_and_names_the_full_protocol(
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = Capacity("two cores", (Node(2, 0, 16 * GIB),))
+    monkeypatch.setattr(execution, "this_machine", lambda **_: two)
+    monkeypatch.setattr(Speeds, "of_this_machine", Speeds)
+    monkeypatch.setattr(screen, "describe_time", lambda seconds: f"{seconds:.0f} seconds")
+    times = {}
+    for name in (line, f"{line}-laptop"):
+        code, out, _ = call(capsys, f"{name} --dry-run")
+        assert code == Exit.DONE
+        (seconds,) = re.findall(r"^about (\d+) seconds", out, re.MULTILINE)
+        times[name] = int(seconds)
+        full = re.findall(r"^the full protocol: .*nalu_ray\.tune (.*)$", out, re.MULTILINE)
+        assert full == [line] * (name != line)
+    assert times[f"{line}-laptop"] <= 45 * 60 < times[line]
+
+
+def test_the_laptop_preset_names_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nalu_ray.tune program preset=paper\n" in call(capsys, "program --dry-run")[1]
+    assert "full protocol" not in call(capsys, "program preset=smoke --dry-run")[1]
+
+
+def test_a_pair_has_no_other_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "recurrent layer=nau_nmu reader=nau --dry-run")
+    assert code == Exit.USAGE
+    assert "layer=nau_nmu is a pair, whose second unit reads" in err[0]
 
 
 @pytest.mark.parametrize("line", EXAMPLES)

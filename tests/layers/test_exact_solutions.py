@@ -8,7 +8,7 @@ a = x_0, b = x_1; one of two layers on a = x_0 + x_1, b = x_2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -187,6 +187,36 @@ double = [
         Solution("nac_gated_nau_nmu", op, both(hats([A, B]), gated(op, w, 2)), POSITIVE)
         for op, w in GATED.items()
     ),
+]
+
+
+def shares(places: Sequence[int], outputs: int) -> dict[str, Any]:
+    """A mass-conserving layer that gives each input to one output, all of it."""
+    return {
+        "r": [[800.0 * (place == output) for output in range(outputs)] for place in places],
+        "w": [LARGE] * outputs,
+        "b": [0.0] * outputs,
+    }
+
+
+# what is not asked for goes to the spare output, the last
+MASS: dict[str, tuple[list[int], list[int]]] = {
+    "mul": ([0, 0, 1, 2], [0, 0]),
+    "add": ([0, 0, 0, 1], [0, 1]),
+}
+double += [
+    Solution(
+        "mcfc_mul_mcfc",
+        op,
+        both(shares(first, 3), shares(second, 2) | {"c": [0.0]}),
+        POSITIVE,
+        EPSILON | {"spare": 1},
+    )
+    for op, (first, second) in MASS.items()
+]
+double += [
+    Solution("snapping_nac_power", op, both(hats(first), hats(second)), ANY, EPSILON)
+    for op, (first, second) in (CHOSEN | SIGNED | {"div": DIVIDED["div"]}).items()
 ]
 
 SOLUTIONS = [*single, *double]

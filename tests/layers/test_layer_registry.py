@@ -20,9 +20,11 @@ from nalu_ray.layers import (
     build,
     build_cell,
     cell_names,
+    first_cell,
     get,
     get_cell,
     names,
+    pair_names,
     register,
     register_cell,
     registry,
@@ -192,9 +194,21 @@ def test_activations_are_no_cells() -> None:
 def test_a_units_own_cell_is_preferred() -> None:
     assert type(build_cell("nac", 3, 2)) is NACCell
     assert type(build_cell("nalu", 3, 2)) is NALUCell
-    # as a network a NAC comes first; so it does as a cell
-    assert type(build_cell("nac_nalu", 3, 2)) is NACCell
     assert get_cell("nalu").label == get("nalu").label
+
+
+def test_a_pair_is_no_cell_but_its_first_unit_has_one() -> None:
+    assert {"nac_nalu", "nau_nmu", "mcfc_linear"} <= set(pair_names())
+    assert not set(pair_names()) & set(cell_names())
+    for refuse in (get_cell, lambda name: build_cell(name, 3, 2)):
+        with pytest.raises(
+            UnknownLayerError, match=r"^'nau_nmu' is a pair of units, .*: dnc, .* nau, nmru,"
+        ):
+            refuse("nau_nmu")
+    entry = first_cell("nac_nalu")
+    assert (entry.name, entry.label) == ("nac_nalu", get("nac_nalu").label)
+    assert type(build_cell(entry, 3, 2)) is NACCell
+    assert first_cell("lstm") == get_cell("lstm")
 
 
 def test_unknown_cell_suggests_and_lists() -> None:

@@ -35,7 +35,7 @@ from nalu_ray.results.output.grid import with_results
 from nalu_ray.results.output.page import charts, facts, replays, seeds, svg, tables
 from nalu_ray.results.output.save import Stored
 from nalu_ray.results.store.store import Store
-from nalu_ray.training import checkpoints
+from nalu_ray.training import best_networks
 from tests.results.samples import (
     TABLE_6,
     TABLE_7,
@@ -413,7 +413,7 @@ def put(out: Path, file: str, setting_id: str = "a1") -> None:
     task, _, name = file.partition("/")
     variant, ending = name.split(".", 1)
     data = (trained.folder() / file).read_bytes()
-    seed = 0 if task == "gridworld" else checkpoints.from_bytes(data)[0].about["seed"]
+    seed = 0 if task == "gridworld" else best_networks.from_bytes(data)[0].about["seed"]
     key = {"task": task, "setting_id": setting_id}
     beside = {f"best.{ending}": data}
     Store(str(out)).write({"variant": variant}, key, run({}, seed, {}), {}, beside)

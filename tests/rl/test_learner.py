@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from nalu_ray.layers import NAC
+from nalu_ray.layers import NAC, NAU
 from nalu_ray.rl.losses import actor_critic
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner, Loss
@@ -143,6 +143,26 @@ def test_a_units_bounds_hold_after_a_step() -> None:
     assert (after.abs() == 1).any()
     assert after.abs().max() == 1
     assert not torch.equal(after, before[name])
+
+
+def test_a_units_projection_comes_after_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in training with a teacher: what is projected is what the clamp gave."""
+    seen: list[torch.Tensor] = []
+
+    def projected(unit: NAU) -> dict[str, torch.Tensor]:
+        seen.append(unit.W.clone())
+        return {"W": 2 * unit.W.round()}
+
+    monkeypatch.setattr(NAU, "projected", projected, raising=False)
+    network = {**NETWORK, "variant": "lstm_nau"}
+    made = config("a3c").rl_module(model_config=network).training(lr=10.0, nac_lr_factor=1.0)
+    built = learner(made)
+    update(built, rollout(made))
+    (name,) = (name for name in built.network.state_dict() if name.endswith(".W"))
+    assert seen[-1].abs().max() == 1
+    after = built.network.state_dict()[name]
+    assert torch.equal(after, 2 * seen[-1].round())
+    assert after.abs().max() == 2
 
 
 def test_one_step_is_torchs() -> None:

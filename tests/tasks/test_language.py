@@ -195,11 +195,12 @@ def test_a_recurrent_head_remembers_what_it_gave(head_layers: int) -> None:
 @pytest.mark.parametrize("head", layers.names())
 @pytest.mark.parametrize("combine", ["last", "sum", "recurrent"])
 def test_any_unit_is_a_head(head: str, combine: str) -> None:
-    # a network of two kinds has a layer of each, of which the recurrent head is the first
-    pair = getattr(layers.get(head).factory, "least", 0) == 1
-    least = 2 if pair and combine != "recurrent" else 1
+    # a network of two kinds has a layer of each
+    pair = head in layers.pair_names()
+    least = 2 if pair else 1
     if combine == "recurrent" and head not in ("none", *layers.cell_names()):
-        with pytest.raises(ValidationError, match=f"head={head} is not a unit"):
+        refusal = f"'{head}' is a pair of units" if pair else f"head={head} is not a unit"
+        with pytest.raises(ValidationError, match=refusal):
             setting(head=head, combine=combine)
         return
     chosen = setting(head=head, combine=combine, head_layers=least)

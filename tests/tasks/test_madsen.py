@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatch
+from typing import Any
 
 import pytest
 
+from nalu_ray import layers
 from nalu_ray.results.analysis.text import in_full, stored
 from nalu_ray.results.specs import FigureSpec, TableSpec
 from nalu_ray.sweep.presets import Point, expand, sweep_of
 from nalu_ray.tasks.static import TASK, protocols
 from nalu_ray.tasks.static.network import StaticSetting
+from nalu_ray.training.penalty_terms import parse
 
 SWEEP = sweep_of(TASK)
 PRESETS = [name for name in SWEEP.presets if name.startswith("madsen")]
@@ -55,6 +58,83 @@ def test_the_preset_is_the_published_protocol() -> None:
             "gated_nau_nmu": "sparsity:10:linear:1000000:2000000",
         }
         assert setting.penalty == expected.get(setting.layer)
+
+
+POWER = ("npu", "real_npu", "naive_npu", "nau_npu", "nau_real_npu", "nau_naive_npu")
+NMUS = (
+    "nau_nmu", "nau_mnac_linear", "gated_nau_nmu", "nac_gated_nau_nmu", "nmu", "mnac_linear",
+    "snmu", "nau_snmu",
+)  # fmt: skip
+MODIFIED = (
+    "l1@*:1e-09:growth:10:10000:1e-07",
+    "sparsity:1:linear:50000:75000",
+    "gate:1:linear:50000:75000",
+)
+# unit -> learning rate, penalty, other fields: what units.md of the publications gives
+RECIPES: dict[str, tuple[float, str | None, dict[str, Any]]] = {
+    "nau": (1e-3, "sparsity:0.01:linear:5000:50000", {}),
+    **dict.fromkeys(NMUS, (1e-3, "sparsity:10:linear:{0}:{1}", {})),
+    **dict.fromkeys(
+        ("modified_real_npu", "nau_modified_real_npu"), (5e-3, ";".join(MODIFIED), {"clip": None})
+    ),
+    "nru": (1e-3, "sparsity:10:linear:50000:75000", {"clip": None}),
+    **dict.fromkeys(("nmru", "nau_nmru"), (1e-2, "sparsity:10:linear:50000:75000", {"clip": 1.0})),
+    "inalu": (
+        1e-3,
+        "size:0.05:below:1:10000",
+        {"clip_value": 0.1, "redraw": "5000:5000:1:2", "options": {"start": "port"}},
+    ),
+    "mcfc": (1e-3, "saturation:10:linear:50000:75000", {}),
+    "mul_mcfc": (1e-3, "saturation:10:linear:50000:75000", {"options": {"spare": 0}}),
+    "mcfc_linear": (1e-4, None, {}),
+    "mcfc_mul_mcfc": (1e-2, None, {}),
+    "mlp_bias": (1e-3, None, {"options": {"width": 100}}),
+    **dict.fromkeys(("snapping_nac", "snapping_power", "snapping_nac_power"), (0.1, None, {})),
+}
+GROWTH = {
+    "add": "l1@*:1e-05:growth:10:10000:0.0001",
+    "mul": "l1@*:1e-05:growth:10:10000:0.0001",
+    "div": "l1@*:1e-09:growth:10:10000:1e-07",
+    "sqrt": "l1@*:1e-06:growth:10:10000:0.0001",
+}
+
+
+def normal(penalty: str | None) -> list[str]:
+    return [str(term) for term in parse(penalty or "")]
+
+
+@pytest.mark.parametrize(
+    ("preset", "ramp"), [("madsen", (1_000_000, 2_000_000)), ("madsen-laptop", (20_000, 40_000))]
+)
+def test_each_unit_has_its_published_recipe(preset: str, ramp: tuple[int, int]) -> None:
+    sweep = SWEEP.presets[preset].model_copy(update={"every": ["layer"]})
+    every = expand(sweep, StaticSetting, {"layer": layers.names()})
+    found: dict[str, list[StaticSetting]] = {}
+    for point in every:
+        assert isinstance(point.setting, StaticSetting)
+        found.setdefault(point.setting.layer, []).append(point.setting)
+    assert set(found) >= {*RECIPES, *POWER}
+    for layer, run in found.items():
+        for setting in run:
+            if layer in POWER:
+                assert setting.lr == (1e-2 if setting.op in ("add", "sub") else 5e-3)
+                same = {"sub": "add", "square": "mul"}.get(setting.op, setting.op)
+                assert normal(setting.penalty) == normal(GROWTH[same])
+                assert (setting.optimiser, setting.rmsprop_decay) == ("rmsprop", 0.9)
+                assert setting.options == {"gain": 0.1}
+                continue
+            lr, penalty, others = RECIPES.get(layer, (1e-3, None, {}))
+            assert (layer, setting.lr) == (layer, lr)
+            text = penalty.format(*ramp) if penalty else None
+            assert (layer, normal(setting.penalty)) == (layer, normal(text))
+            for name, value in others.items():
+                assert getattr(setting, name) == value
+            if "options" not in others:
+                assert setting.options == {}
+    # a unit that is named gets what it gets within all
+    for layer in ("nau_nmu", "nmru", "real_npu", "inalu"):
+        alone = expand(SWEEP.presets[preset], StaticSetting, {"layer": [layer]})
+        assert {p.setting.id for p in alone} == {s.id for s in found[layer]}
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -201,12 +201,36 @@ def test_rz_moves_a_weight_that_ignores_its_input() -> None:
     assert added.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("layer", ["nau", "nac", "nmu", "snmu", "mnac_linear"])
+@pytest.mark.parametrize("layer", ["nau", "nac", "nmu", "snmu", "mnac_linear", "gated_nau_nmu"])
 def test_rz_is_read_where_a_unit_has_it(layer: str) -> None:
     assert "rz" not in setting(layer=layer).unread()
 
 
-@pytest.mark.parametrize("layer", ["exact", "lstm", "nalu", "mnac", "mnac_sigmoid"])
+@pytest.mark.parametrize("layer", ["nau", "gated_nau_nmu"])
+def test_the_penalty_of_a_unit_with_rz_needs_rz(layer: str) -> None:
+    with pytest.raises(ValueError, match="rz must be true"):
+        setting(layer=layer, penalty="inputs:1")
+    TASK.check(setting(layer=layer, rz=True, length=2))
+
+
+def test_the_penalty_of_a_unit_without_rz_is_unknown() -> None:
+    with pytest.raises(ValueError, match="unknown penalty 'inputs'"):
+        TASK.check(setting(layer="nru", penalty="inputs:1", length=2))
+
+
+@pytest.mark.parametrize("preset", ["smoke", "laptop"])
+def test_presets_take_units_without_rz(preset: str) -> None:
+    words = {"layer": ["nru", "nmru", "real_npu"], "op": ["product"]}
+    points = expand(load_sweep(TASK.name).presets[preset], SequentialSetting, words)
+    assert len(points) == 3
+    for point in points:
+        TASK.check(point.setting)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    ["exact", "lstm", "nalu", "mnac", "mnac_sigmoid", "nru", "nmru", "real_npu"],
+)
 def test_rz_is_not_varied_elsewhere(layer: str) -> None:
     assert setting(layer=layer).unread()["rz"] == f"layer={layer} has no penalty inputs"
 

@@ -197,3 +197,12 @@ def test_each_unit_has_its_published_penalty_and_clipping() -> None:
         ("div", "modified_real_npu"): {(f"sparsity:2:{ramp};gate:2:{ramp}", None, "{}")},
         ("div", "relu"): {("l2@*:0.0005", None, "{}")},
     }
+
+
+@pytest.mark.parametrize("preset", ["laptop", "paper"])
+def test_the_nru_alone_is_clipped(preset: str) -> None:
+    words = {"op": ["div"], "layer": ["nru", "nmru"]}
+    for point in expand(load_sweep(TASK.name).presets[preset], PairSetting, words):
+        setting: Any = point.setting
+        assert setting.clip == (1.0 if setting.layer == "nru" else None)
+        assert str(setting.penalty).startswith("sparsity:2:linear:")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .. import registry
 from .._checks import check_count
-from ..registry import Registry
+from ..registry import LayerEntry, Registry, UnknownLayerError
 from ..stack import Stacked, reset_parameters
 from .base import Cell, State
 
@@ -63,18 +63,57 @@ class _Cells(Registry):
     def names(self) -> list[str]:
         """Every name that :meth:`build` takes, sorted."""
         super().names()  # registers the cells of units first
-        cells = {
-            entry.factory.unit: entry.factory
-            for entry in self.entries.values()
-            if isinstance(entry.factory, UnitFactory)
-        }
         for name in registry.names():
             entry = registry.get(name)
-            if name not in self.entries and isinstance(entry.factory, Stacked):
-                first = entry.factory.first
-                factory = cells.get(first) or UnitFactory(first)
-                self.entries[name] = replace(entry, factory=factory)
+            if name not in self.entries and _is_unit(entry):
+                self.entries[name] = self._of(entry)
         return sorted(self.entries)
+
+    def get(self, name: str) -> LayerEntry:
+        """The entry of a name; see :func:`get_cell`."""
+        if name not in self.names():
+            check_no_pair(name, self.names())
+        return super().get(name)
+
+    def first(self, name: str) -> LayerEntry:
+        """The entry of a name, or the cell of a pair's first unit; see :func:`first_cell`."""
+        known = name in self.names() or name not in pair_names()
+        return self.get(name) if known else self._of(registry.get(name))
+
+    def _of(self, entry: LayerEntry) -> LayerEntry:
+        """The cell of a network's first unit, under the network's name."""
+        first = cast(Stacked, entry.factory).first
+        own = (known.factory for known in self.entries.values())
+        cells = {cell.unit: cell for cell in own if isinstance(cell, UnitFactory)}
+        return replace(entry, factory=cells.get(first) or UnitFactory(first))
+
+
+def _is_unit(entry: LayerEntry) -> bool:
+    return isinstance(entry.factory, Stacked) and not entry.factory.is_pair
+
+
+def pair_names() -> list[str]:
+    """The networks of two kinds of unit, such as ``nau_nmu``, sorted."""
+    entries = map(registry.get, registry.names())
+    return [e.name for e in entries if isinstance(e.factory, Stacked) and e.factory.is_pair]
+
+
+def check_no_pair(name: str, allowed: Collection[str], what: str = "cell") -> None:
+    """Refuses a pair where one unit is needed, of which the other would be left out.
+
+    Args:
+        name: any name.
+        allowed: the names to choose from instead.
+        what: what is needed.
+
+    Raises:
+        UnknownLayerError: if it is that of a pair.
+    """
+    if name in pair_names():
+        raise UnknownLayerError(
+            f"{name!r} is a pair of units, and a {what} is a single one. "
+            f"Allowed: {', '.join(sorted(allowed))}"
+        )
 
 
 class UnitFactory:
@@ -99,18 +138,31 @@ _cells = _Cells("cell", SHAPE)
 register_cell, cell_names, get_cell = _cells.register, _cells.names, _cells.get
 
 
-def build_cell(name: str, in_features: int, hidden_features: int, /, **options: object) -> Cell:
+def first_cell(name: str) -> LayerEntry:
+    """The cell of a name, or of a pair's first unit: for a network whose reader is the second.
+
+    Raises:
+        UnknownLayerError: if there is no such cell or pair.
+    """
+    return _cells.first(name)
+
+
+def build_cell(
+    name: str | LayerEntry, in_features: int, hidden_features: int, /, **options: object
+) -> Cell:
     """The cell of a name, ready to train.
 
     Args:
-        name: one of :func:`cell_names`.
+        name: one of :func:`cell_names`, or the entry of a cell.
         in_features: size of the input's last axis.
         hidden_features: size of the state, and of the output unless the cell has another.
         options: passed to the cell's factory.
 
     Raises:
-        UnknownLayerError: if there is no such cell; the message suggests the nearest and lists all.
+        UnknownLayerError: if there is no such cell, or if the name is that of a pair of units; the
+            message lists all cells.
         TypeError: if the cell does not take one of the options.
         ValueError: if a size is out of range.
     """
-    return cast(Cell, _cells.build(name, in_features, hidden_features, **options))
+    entry = _cells.get(name) if isinstance(name, str) else name
+    return cast(Cell, _cells.build_entry(entry, in_features, hidden_features, **options))

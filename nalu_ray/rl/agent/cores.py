@@ -24,6 +24,12 @@ BESIDE = "lstm_"  # prefix of a unit or cell beside the LSTM
 REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
 
 
+def names() -> list[str]:
+    """Every name of a core."""
+    cells = layers.cell_names()
+    return [COUNTERS, *cells, *(f"{BESIDE}{cell}" for cell in cells)]
+
+
 def check_name(name: str) -> str:
     """Returns the name of a core if there is one.
 
@@ -35,10 +41,10 @@ def check_name(name: str) -> str:
             is.
     """
     cells = layers.cell_names()
-    beside = [f"{BESIDE}{cell}" for cell in cells]
-    if name in (*cells, COUNTERS, *beside):
+    if name in names():
         return name
-    near = get_close_matches(name, (*cells, COUNTERS, *beside), n=1)
+    layers.check_no_pair(name.removeprefix(BESIDE), cells, "core, or what is beside the LSTM,")
+    near = get_close_matches(name, names(), n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     raise ValueError(
         f"unknown core.{hint} Allowed: {COUNTERS}, a unit or cell, or {BESIDE} and one of these "

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from torch import Tensor, nn
 
 from nalu_ray import layers
+from nalu_ray.input.values import Named
 from nalu_ray.rl.agent import cores
 from nalu_ray.rl.agent.cores import (
     BesideLSTMCore,
@@ -25,7 +26,7 @@ from nalu_ray.rl.agent.cores import (
 from nalu_ray.rl.agent.vision import Vision
 from nalu_ray.training.fields import Init
 
-Variant = Annotated[str, AfterValidator(cores.check_name)]
+Variant = Annotated[str, AfterValidator(cores.check_name), Named(cores.names)]
 """A core by name: ``nac_core``, a unit or cell, or ``lstm_`` and a unit or cell."""
 
 

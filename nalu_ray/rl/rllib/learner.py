@@ -285,13 +285,13 @@ class ActorCriticLearner(TorchLearner):
 
     @torch.no_grad()
     def _confine(self) -> None:
-        """Moves parameters back to where their units want them: projections, then bounds."""
+        """Moves parameters back to where their units want them: bounds, then projections."""
+        for name, (low, high) in members.bounds(self.network).items():
+            self.network.get_parameter(name).clamp_(low, high)
         for module in members.units_with(self.network, "projected").values():
             unit: Any = module
             for name, value in unit.projected().items():
                 unit.get_parameter(name).copy_(value)
-        for name, (low, high) in members.bounds(self.network).items():
-            self.network.get_parameter(name).clamp_(low, high)
 
     def _drop(self, parts: dict[str, float]) -> None:
         self.progress["bad"] += 1

@@ -106,7 +106,11 @@ class LanguageSetting(SupervisedSetting):
             raise ValueError("shared_inputs must be false: division=fixed shares inputs here")
         recurrent = self.combine == "recurrent" and self.head != LINEAR
         if recurrent and self.head not in layers.cell_names():
+            cells = {LINEAR, *layers.cell_names()} & {*_heads()}
+            layers.check_no_pair(self.head, cells, "head with combine=recurrent")
             raise ValueError(f"head={self.head} is not a unit, which combine=recurrent needs")
+        if self.head in layers.pair_names() and self.head_layers == 1:
+            raise ValueError(f"head_layers must be at least 2: head={self.head} is a pair of units")
         if self.head in CONTROLS and (not recurrent or self.head_layers > 1):
             raise ValueError(
                 f"head={self.head} is a cell: it needs combine=recurrent and head_layers=1"

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.errors import did_you_mean
+from nalu_ray.input.values import Named
 from nalu_ray.tasks.parity.data import FARTHEST, MOST
-from nalu_ray.training.fields import Options, SupervisedSetting
+from nalu_ray.training.fields import Options, SupervisedSetting, known
 
 CLASSES = MOST + 1
 FEATURES = 32  # inputs of the last layer
@@ -55,14 +55,12 @@ LAST: dict[str, Callable[[int, int], nn.Module]] = {
 
 def last_layers() -> list[str]:
     """Returns every value of ``last``: the layers of Table 4 and all units."""
-    units = (name for name in layers.names() if isinstance(_factory(name), layers.Stacked))
-    return [*LAST, *(name for name in units if name not in LAST)]
+    stacks = {name for name in layers.names() if isinstance(_factory(name), layers.Stacked)}
+    return [*LAST, *sorted(stacks - {*LAST, *layers.pair_names()})]
 
 
 def _known(name: str) -> str:
-    if name not in last_layers():
-        raise ValueError(did_you_mean("last layer", name, last_layers()))
-    return name
+    return known("last layer", name, last_layers(), "last layer")
 
 
 def _factory(name: str) -> object:
@@ -72,7 +70,7 @@ def _factory(name: str) -> object:
 class ParitySetting(SupervisedSetting):
     """One convnet with one last layer."""
 
-    last: Annotated[str, AfterValidator(_known)] = Field(
+    last: Annotated[str, AfterValidator(_known), Named(last_layers)] = Field(
         "nac", description=f"layer before the softmax: {', '.join(LAST)}, or any unit (Table 4)"
     )
     network: Literal["reproduction", "wide"] = Field(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from nalu_ray.results.specs import Axis, Measure, TableSpec
 from nalu_ray.tasks._operands import axis
 
-PRESET = "mass"
+PRESET = "mass*"
 TABLE = TableSpec(
     name="recurrent_mass",
     title="Recipes of Hoedt et al. (2021)",

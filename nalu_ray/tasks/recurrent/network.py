@@ -9,33 +9,40 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.errors import did_you_mean
+from nalu_ray.input.values import Named
 from nalu_ray.task import added
 from nalu_ray.tasks._operands import RecurrentOperation, check_domain, check_sections
 from nalu_ray.training.fields import (
-    CellName,
     CellOptions,
     MemoryInit,
     PerLayer,
     Range,
     SupervisedSetting,
     WeightInit,
+    known,
 )
 
 
+def _cells() -> list[str]:
+    return sorted([*layers.cell_names(), *layers.pair_names()])
+
+
+def _known_cell(name: str) -> str:
+    return known("cell", name, _cells())
+
+
 def _known_reader(name: str | None) -> str | None:
-    known = [
-        entry for entry in layers.names() if isinstance(layers.get(entry).factory, layers.Stacked)
-    ]
-    if name is not None and name not in known:
-        raise ValueError(did_you_mean("unit", name, known))
-    return name
+    units = {*layers.names()} & {*layers.cell_names()}
+    return None if name is None else known("unit", name, units, "reader")
 
 
 class RecurrentSetting(SupervisedSetting):
     """One recurrent network on one operation."""
 
-    layer: CellName = Field("nalu", description="recurrent cell by name, or any unit (Table 9)")
+    layer: Annotated[str, AfterValidator(_known_cell), Named(_cells)] = Field(
+        "nalu",
+        description="recurrent cell by name, any unit, or a pair: a unit and its reader (Table 9)",
+    )
     op: RecurrentOperation = Field("add", description="operation on a and b (Table 9)")
     hidden: int = Field(2, ge=1, description="hidden units")
     inputs: int = Field(10, ge=1, description="length of each x_t (App. B)")
@@ -66,7 +73,7 @@ class RecurrentSetting(SupervisedSetting):
     )
 
     def built(self) -> Sequence[layers.LayerEntry]:
-        cell, name = layers.get_cell(self.layer), self.reader or self.layer
+        cell, name = layers.first_cell(self.layer), self.reader or self.layer
         return (cell, layers.get(name)) if name in layers.names() else (cell,)
 
     @model_validator(mode="after")
@@ -75,6 +82,10 @@ class RecurrentSetting(SupervisedSetting):
             raise ValueError("gate_init takes one value for cell and layer, or cell:layer")
         check_sections(self.inputs, self.section, self.overlap)
         check_domain(self.op, *self.train_range)
+        if self.reader and self.layer in layers.pair_names():
+            raise ValueError(
+                f"reader must be none: layer={self.layer} is a pair, whose second unit reads"
+            )
         if self.test_length <= self.length:
             raise ValueError(
                 f"test_length={self.test_length} must be more than length={self.length}"
@@ -96,9 +107,10 @@ class RecurrentNetwork(nn.Module):
         unit = layers.get(reader) if reader in layers.names() else None
         read = _chosen(unit.options if unit else (), setting, gates[-1])
         # the cell also gets, and refuses, options that neither knows
-        cell = _chosen(layers.get_cell(name).options, setting, gates[0])
+        entry = layers.first_cell(name)
+        cell = _chosen(entry.options, setting, gates[0])
         cell |= {key: value for key, value in setting.options.items() if key not in read}
-        self.cell = layers.build_cell(name, setting.inputs, setting.hidden, **cell)
+        self.cell = layers.build_cell(entry, setting.inputs, setting.hidden, **cell)
         if unit is None:
             self.read: nn.Module = layers.Linear(self.cell.out_features, 1)
         else:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.errors import did_you_mean
+from nalu_ray.input.values import Named
 from nalu_ray.tasks._mnist_series.network import ImageReader, ReaderSetting
+from nalu_ray.training import footprint, members
+from nalu_ray.training.fields import known
 from nalu_ray.training.penalty_terms import parse
 
 Accumulation = Literal["sum", "product"]
@@ -20,24 +22,36 @@ RZ = "inputs"  # the units' name of the penalty R_z
 EXACT = "exact"  # the reference: the true accumulator over a convnet that is learned
 
 
+@functools.cache
+def _built(name: str) -> layers.Cell | None:
+    """Returns a cell without memory that reads one number per step; None if it needs more."""
+    try:
+        return cast(layers.Cell, footprint.without_memory(lambda: layers.build_cell(name, 1, 1)))
+    except ValueError:
+        return None
+
+
+def _cells() -> list[str]:
+    return [EXACT, *(name for name in layers.cell_names() if _built(name))]
+
+
 def _known(name: str) -> str:
-    known = [EXACT, *layers.cell_names()]
-    if name not in known:
-        raise ValueError(did_you_mean("cell", name, known))
+    known("cell", name, [EXACT, *layers.cell_names()], "cell")
+    if name != EXACT and _built(name) is None:
+        raise ValueError(f"{name} reads several numbers per step; a digit is one number here")
     return name
 
 
 def _penalises_inputs(name: str) -> bool:
-    """Whether a cell is made of a unit whose penalties depend on its inputs."""
-    factory = None if name == EXACT else layers.get_cell(name).factory
-    penalty = getattr(getattr(factory, "unit", None), "penalty", None)
-    return penalty is not None and RZ in inspect.signature(penalty).parameters
+    """Whether a cell, as it is built, has units with the penalty R_z."""
+    cell = None if name == EXACT else _built(name)
+    return cell is not None and any(named.get(RZ) for named in members.offered(cell).values())
 
 
 class SequentialSetting(ReaderSetting):
     """One recurrent network over one convnet that gives a number per image."""
 
-    layer: Annotated[str, AfterValidator(_known)] = Field(
+    layer: Annotated[str, AfterValidator(_known), Named(_cells)] = Field(
         "nau",
         description="recurrent cell by name, any unit, or exact: the true sum or product, which is "
         "the reference",
@@ -79,6 +93,8 @@ class SequentialSetting(ReaderSetting):
         terms = parse(self.penalty or "")
         if any(term.name == RZ for term in terms) == self.rz:
             return self
+        if not self.rz and not _penalises_inputs(self.layer):
+            return self  # building the network says that there is no such penalty
         if not self.rz:
             raise ValueError(f"rz must be true: penalty={self.penalty} has {RZ}, which is R_z")
         every = ";".join(part for part in (self.penalty, f"{RZ}:1") if part)

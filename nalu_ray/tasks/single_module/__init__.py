@@ -31,7 +31,7 @@ CAPTION = (
 WORDS = {"op": {"add": "a + b", "sub": "a - b", "mul": "a × b", "div": "a / b"}}
 DATA = ("op", "inputs", "opposite", "distribution", "weight_error", "solved_below")
 FOLLOWS = {"test_range": "train_range", "test_signs": "train_range"}
-OWN = ("mixed-signs", "small-divisors", "benford", "snmu-noise", "inalu")
+OWN = ("mixed-signs", "small-divisors", "benford", "snmu-noise", "inalu*")
 NINE = ("-20:-10", "-2:-1", "-1.2:-1.1", "-0.2:-0.1", "-2:2", "0.1:0.2", "1:2", "1.1:1.2", "10:20")
 MIXED = ("-2:2", "-50:50", "-100:100")
 OPPOSITE = {"-2:-0.1": " / 0.1:2", "0.1:2": " / -2:-0.1", "-2:-1": " / 1:2", "1:2": " / -2:-1"}
@@ -101,7 +101,7 @@ INALU = FigureSpec(
     statistic="rate",
     solved_below="solved_mse",
     selection=Selection(step="last"),
-    presets=("inalu",),
+    presets=("inalu*",),
     publication=read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu"],
     x_label="range of x in training",
     y_label="solved, %",

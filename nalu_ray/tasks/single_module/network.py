@@ -12,9 +12,9 @@ from nalu_ray import layers
 from nalu_ray.tasks._inputs import Distribution, check_distribution
 from nalu_ray.training.fields import (
     GateInit,
-    LayerName,
     Options,
     Range,
+    SingleName,
     SupervisedSetting,
     WeightInit,
 )
@@ -25,7 +25,7 @@ ModuleOperation = Literal["add", "sub", "mul", "div"]
 class SingleModuleSetting(SupervisedSetting):
     """One unit on one operation and range."""
 
-    layer: LayerName = Field("nalu", description="unit by name; a network of this one layer")
+    layer: SingleName = Field("nalu", description="unit by name; a network of this one layer")
     op: ModuleOperation = Field("mul", description="operation on the two inputs")
     inputs: int = Field(2, ge=2, description="length of x; those beyond two are redundant")
     train_range: Range = Field(

@@ -20,7 +20,7 @@ from nalu_ray.results.publication import Publication, read
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.tasks._operands import axis
 
-PRESETS = ("madsen*", "npu", "inalu")
+PRESETS = ("madsen*", "npu*", "inalu*")
 PUBLISHED: dict[str, Publication] = {
     name: values
     for file in ("madsen.csv", "npu.csv", "inalu.csv")
@@ -149,7 +149,7 @@ MADSEN = (
         units=UNITS,
         operations=OPERATIONS,
         solved_below=SOLVED,
-        presets=("madsen", "madsen-laptop", "madsen-products", "madsen-lr", "madsen-mass"),
+        presets=("madsen", "madsen-laptop", "madsen-products*", "madsen-lr", "madsen-mass"),
         problem=DATA,
         paper=PAPER,
         publication=PUBLISHED["madsen"],
@@ -217,7 +217,7 @@ NPU = TableSpec(
         )
     },
     selection=Selection(step="last"),
-    presets=("npu",),
+    presets=("npu", "npu-laptop"),
     publication=PUBLISHED["npu_large"],
     problem=("hidden", *_data("train_range", "test_range")),
     follows={"train_range": "op", "test_range": "op"},
@@ -239,7 +239,7 @@ INALU = tuple(
         selection=Selection(step="last"),
         solved_below=SOLVED,
         where={"distribution": law},
-        presets=("inalu",),
+        presets=("inalu*",),
         publication=PUBLISHED[f"inalu_{law}"],
         problem=_data("distribution"),
         paper={"steps": "100000"},

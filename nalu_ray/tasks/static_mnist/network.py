@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
 from nalu_ray import layers
-from nalu_ray.errors import did_you_mean
-from nalu_ray.training.fields import Options, SupervisedSetting
+from nalu_ray.input.values import Named
+from nalu_ray.training.fields import Options, SupervisedSetting, known
 
 PairOperation = Literal["mul", "div"]
 EXACT = "exact"  # the reference: the true operation over a convnet that is learned
@@ -21,17 +21,18 @@ DROPOUT = (0.25, 0.5)  # of the pooled features, and of the layer of 128
 DROPPED = (64 * 12 * 12, 128)  # numbers per image that they drop from
 
 
+def _layers() -> list[str]:
+    return [EXACT, *layers.names()]
+
+
 def _known(name: str) -> str:
-    known = [EXACT, *layers.names()]
-    if name not in known:
-        raise ValueError(did_you_mean("layer", name, known))
-    return name
+    return known("layer", name, _layers())
 
 
 class PairSetting(SupervisedSetting):
     """One network on products or quotients of two digits."""
 
-    layer: Annotated[str, AfterValidator(_known)] = Field(
+    layer: Annotated[str, AfterValidator(_known), Named(_layers)] = Field(
         "nmu",
         description="network of the two digits by name, or exact: the true operation, which is the "
         "reference",
@@ -46,7 +47,12 @@ class PairSetting(SupervisedSetting):
         description="tenth of the pairs of digits that training never shows; none = the last digit "
         "of the seed's number, so that ten seeds are ten folds",
     )
-    hidden_layers: int = Field(0, ge=0, description="hidden layers of the network of the digits")
+    hidden_layers: int = Field(
+        0,
+        ge=0,
+        description="hidden layers of the network of the digits; a pair of units has 1 if none is "
+        "given",
+    )
     hidden: int = Field(256, ge=1, description="units of each hidden layer")
     dropout: bool = Field(True, description="drop a quarter and a half of the convnet's features")
     batch: int = Field(128, ge=1, description="pairs per step, drawn anew at each step")
@@ -65,6 +71,13 @@ class PairSetting(SupervisedSetting):
         if self.layer == EXACT or self.hidden_layers == 0:
             idle["hidden"] = "there is no hidden layer"
         return idle
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pairs(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("layer") in layers.pair_names():
+            return {"hidden_layers": 1, **values}
+        return values
 
     @model_validator(mode="after")
     def _possible(self) -> PairSetting:
