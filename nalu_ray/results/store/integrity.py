@@ -235,7 +235,7 @@ def _last(stream: Any, size: int, length: int) -> bytes:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_plain(kind: pa.DataType) -> bool:
