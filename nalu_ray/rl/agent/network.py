@@ -59,8 +59,8 @@ class NetworkConfig(BaseModel):
         unit = cores.beside(self.variant)
         if unit in layers.pair_names() and self.wiring == "accumulator":
             raise ValueError(
-                f"variant={self.variant}: {unit!r} is a pair of units, and a cell is a single one, so "
-                "wiring=accumulator is not possible. Allowed: feedback, instruction"
+                f"variant={self.variant}: {unit!r} is a pair of units, and a cell is a single "
+                "one, so wiring=accumulator is not possible. Allowed: feedback, instruction"
             )
         if unit and self.wiring != "accumulator" and unit not in layers.names():
             raise ValueError(
