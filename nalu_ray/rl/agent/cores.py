@@ -27,7 +27,7 @@ REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
 def names() -> list[str]:
     """Every name of a core."""
     cells = layers.cell_names()
-    return [COUNTERS, *cells, *(f"{BESIDE}{cell}" for cell in cells)]
+    return [COUNTERS, *cells, *(f"{BESIDE}{name}" for name in [*cells, *layers.pair_names()])]
 
 
 def check_name(name: str) -> str:
@@ -43,7 +43,7 @@ def check_name(name: str) -> str:
     cells = layers.cell_names()
     if name in names():
         return name
-    layers.check_no_pair(name.removeprefix(BESIDE), cells, "core, or what is beside the LSTM,")
+    layers.check_no_pair(name, cells, "core")
     near = get_close_matches(name, names(), n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     raise ValueError(
@@ -191,7 +191,8 @@ class BesideLSTMCore(LSTMCore):
         vision: size of the vision's output.
         hidden: units of the LSTM.
         scale: factor on T.
-        unit: a name in :func:`nalu_ray.layers.cell_names`; without a state, that of a layer.
+        unit: a name in :func:`nalu_ray.layers.cell_names`; without a state, that of a layer, which
+            may be a pair.
         units: outputs of the unit.
         wiring: one of ``Wiring``.
         options: options of the unit.

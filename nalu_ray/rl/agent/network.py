@@ -59,6 +59,11 @@ class NetworkConfig(BaseModel):
     @model_validator(mode="after")
     def _wiring_fits(self) -> NetworkConfig:
         unit = cores.beside(self.variant)
+        if unit in layers.pair_names() and self.wiring == "accumulator":
+            raise ValueError(
+                f"variant={self.variant}: {unit!r} is a pair of units, and a cell is a single "
+                "one, so wiring=accumulator is not possible. Allowed: feedback, instruction"
+            )
         if unit and self.wiring != "accumulator" and unit not in layers.names():
             raise ValueError(
                 f"variant={self.variant}: {unit} has a state of its own, so wiring={self.wiring} "
@@ -136,7 +141,7 @@ def build_core(config: NetworkConfig) -> Core:
         return LSTMCore(vision, hidden, scale)
     unit = cores.beside(config.variant)
     if unit != "nac":
-        entry = layers.get_cell(unit or config.variant)
+        entry = layers.first_cell(unit or config.variant)
         options = {"init": init} if "init" in entry.options else {}
         if unit is None:
             return CellCore(vision, hidden, scale, entry.name, **options)
