@@ -173,6 +173,7 @@ class Task(ABC, Generic[S]):
         axes: setting fields in a trial's name, in order (``layer``, ``op``).
         tables, figures: specifications of the tables and figures made from stored rows.
         unit: unit of the steps where their rate is shown.
+        uses_ray: whether its runs need Ray themselves, also where a sweep does without.
     """
 
     name: ClassVar[str]
@@ -183,6 +184,7 @@ class Task(ABC, Generic[S]):
     tables: ClassVar[tuple[TableSpec, ...]] = ()
     figures: ClassVar[tuple[FigureSpec, ...]] = ()
     unit: ClassVar[str] = "seed-steps"
+    uses_ray: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:

@@ -104,6 +104,7 @@ class GridworldTask(Task[GridworldSetting]):
     title = "Learning to track time in a gridworld"
     section = "4.5"
     setting_type = GridworldSetting
+    uses_ray = True
     axes = ("algorithm", "variant")
     unit = "environment steps"
     tables = (
