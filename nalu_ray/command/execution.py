@@ -98,8 +98,7 @@ def execute(request: TuneRequest, console: Console) -> Execution:
             tried |= {(trial.setting_id, seed) for trial in plan.trials for seed in trial.seeds}
             if plan.trials and _address(request) is None:
                 _prepare(request)
-            if plan.trials and session is None and request.task.uses_ray:
-                stack.enter_context(_beside(plan))
+            stack.enter_context(_beside(request, plan, session))
             curves = (_work(part, plan, session, console) if plan.trials else None) or curves
             if request.options.fail_fast and screen.failures(
                 plan, part.store.outcomes(part.task.name)
@@ -218,8 +217,12 @@ def _session(request: TuneRequest, capacity: Capacity, stack: contextlib.ExitSta
     return session
 
 
-def _beside(plan: Plan) -> contextlib.AbstractContextManager[None]:
-    """Returns a Ray for trials that use it themselves and run in this process."""
+def _beside(
+    request: TuneRequest, plan: Plan, session: Session | None
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a Ray for trials that use it themselves and run in this process, if there are any."""
+    if not plan.trials or session is not None or not request.task.uses_ray:
+        return contextlib.nullcontext()
     from nalu_ray.sweep import ray  # noqa: PLC0415 (Ray is slow to load, and few tasks need it)
 
     return ray.beside(max(trial.processes for trial in plan.trials))
