@@ -168,7 +168,6 @@ class ActorCriticLearner(TorchLearner):
             rollouts: rollouts of equal length.
             steps: environment steps trained so far, for the loss's schedules.
         """
-        network = self.network
         vision, *data, weight = self._given(Rollout.joined(rollouts), steps)
         trained = self._trained()
         sight = {name: p for name, p in trained.items() if name.startswith("vision.")}
