@@ -35,7 +35,8 @@ def without_memory(build: Callable[[], nn.Module]) -> nn.Module:
         with torch.device("meta"):
             return build()
     except (NotImplementedError, RuntimeError, TypeError):
-        with torch.random.fork_rng(devices=[]):
+        # also where the caller's tensors are on meta
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             return build()
 
 
