@@ -111,8 +111,7 @@ def _fault(task: SupervisedTask[Any], setting: SupervisedSetting, giant: bool) -
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
     try:
-        apart = {name: 1 for name in _APART if getattr(setting, name, None)}
-        if task.memory(setting.model_copy(update=apart), 2) > MOST_BYTES:
+        if _bytes_of(task, setting) > MOST_BYTES:
             return None  # the plan has the arithmetic
         batch = task.example(setting, _streams(task, setting))
         if batch is None:
@@ -124,6 +123,15 @@ def _fault(task: SupervisedTask[Any], setting: SupervisedSetting, giant: bool) -
         raise_interruption(error)
         return _explained(error)
     return None
+
+
+def _bytes_of(task: SupervisedTask[Any], setting: SupervisedSetting) -> int:
+    """Returns the memory that a batch of two seeds takes, about, with a narrow network."""
+    apart = {name: 1 for name in _APART if getattr(setting, name, None)}
+    try:
+        return task.memory(setting.model_copy(update=apart), 2)
+    except (TypeError, ValueError):  # there is no network so narrow
+        return task.memory(setting, 2)
 
 
 def _fault_without_numbers(

@@ -46,7 +46,9 @@ class PairSetting(SupervisedSetting):
         description="tenth of the pairs of digits that training never shows; none = the last digit "
         "of the seed's number, so that ten seeds are ten folds",
     )
-    hidden_layers: int = Field(0, ge=0, description="hidden layers of the network of the digits")
+    hidden_layers: int = Field(
+        0, ge=0, le=1000, description="hidden layers of the network of the digits"
+    )
     hidden: int = Field(256, ge=1, description="units of each hidden layer")
     dropout: bool = Field(True, description="drop a quarter and a half of the convnet's features")
     batch: int = Field(128, ge=1, description="pairs per step, drawn anew at each step")
