@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -42,6 +42,13 @@ class Setting(StrictModel):
     def remarks(self) -> list[str]:
         """Returns a line for each value that is valid but probably not meant; the plan shows it."""
         return []
+
+    def units(self) -> Collection[str]:
+        """Returns the layers and cells that are named within a value, such as ``lstm_nalu``.
+
+        Those that are a whole value, also one within a list or options, need not be among them.
+        """
+        return ()
 
     @model_validator(mode="after")
     def _can_be_stored(self) -> Setting:
@@ -173,6 +180,7 @@ class Task(ABC, Generic[S]):
         axes: setting fields in a trial's name, in order (``layer``, ``op``).
         tables, figures: specifications of the tables and figures made from stored rows.
         unit: unit of the steps where their rate is shown.
+        uses_ray: whether its runs need Ray themselves, also where a sweep does without.
     """
 
     name: ClassVar[str]
@@ -183,6 +191,7 @@ class Task(ABC, Generic[S]):
     tables: ClassVar[tuple[TableSpec, ...]] = ()
     figures: ClassVar[tuple[FigureSpec, ...]] = ()
     unit: ClassVar[str] = "seed-steps"
+    uses_ray: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, setting: S, seeds: Sequence[int], device: torch.device) -> Run:

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sweep.ray": PLAN | {"cluster", "sweep"},
     "command": PLAN | {"__main__", "sweep", "sweep.ray", "trained"},
     "__main__": {"errors", "input"},  # and the command that is asked for
-    "testing": PLAN | {"sweep"},
+    "testing": PLAN | {"sweep", "sweep.ray"},
     "cluster": {"errors", "input"},
     **dict.fromkeys(("api", "report", "tune"), PLAN | {"command", "sweep"}),
     **dict.fromkeys(("predict", "watch"), PLAN | {"command", "sweep", "trained"}),

@@ -98,6 +98,7 @@ def execute(request: TuneRequest, console: Console) -> Execution:
             tried |= {(trial.setting_id, seed) for trial in plan.trials for seed in trial.seeds}
             if plan.trials and _address(request) is None:
                 _prepare(request)
+            stack.enter_context(_beside(request, plan, session))
             curves = (_work(part, plan, session, console) if plan.trials else None) or curves
             if request.options.fail_fast and screen.failures(
                 plan, part.store.outcomes(part.task.name)
@@ -216,6 +217,17 @@ def _session(request: TuneRequest, capacity: Capacity, stack: contextlib.ExitSta
     return session
 
 
+def _beside(
+    request: TuneRequest, plan: Plan, session: Session | None
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a Ray for trials that use it themselves and run in this process, if there are any."""
+    if not plan.trials or session is not None or not request.task.uses_ray:
+        return contextlib.nullcontext()
+    from nalu_ray.sweep import ray  # noqa: PLC0415 (Ray is slow to load, and few tasks need it)
+
+    return ray.beside(max(trial.processes for trial in plan.trials))
+
+
 def _work(
     request: TuneRequest, plan: Plan, session: Session | None, console: Console
 ) -> str | None:
@@ -223,8 +235,12 @@ def _work(
     kept = None
     # after Ray has started, as Ray's handler would exit without tidying up
     with exits.terminable(), Board(console, plan, options.quiet) as board:
-        if session is None:
+        if session is None and not request.task.uses_ray:
             run_local(plan, board, request.store, options.fail_fast)
+        elif session is None:
+            from nalu_ray.sweep import ray  # noqa: PLC0415 (as above)
+
+            run_local(plan, board, request.store, options.fail_fast, ray.watched)
         else:
             from nalu_ray.sweep import ray  # noqa: PLC0415 (as above)
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nalu_ray import registry
 from nalu_ray.command import words as cli
 from nalu_ray.command.screen import resolved
-from nalu_ray.errors import SHOWN, ConfigError, did_you_mean, explain, printable, shown
+from nalu_ray.errors import SHOWN, ConfigError, did_you_mean, explain, first_line, printable, shown
 from nalu_ray.input import invocation
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.store import Store, StoreError
@@ -293,7 +293,7 @@ def _unbuildable(task: Task[Any], points: Sequence[Point]) -> list[str]:
         except (TypeError, ValueError) as error:
             wrong.setdefault(printable(error, most=400), []).append(label)
         except (MemoryError, OverflowError, RuntimeError) as error:  # impossible size
-            reason = printable(str(error).partition("\n")[0], most=200)
+            reason = printable(first_line(error), most=200)
             wrong[f"{label}: cannot be built: {reason}"] = []
     return [
         f"{line} (for {labels[0]})" if 0 < len(labels) < len(points) else line

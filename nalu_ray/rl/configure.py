@@ -95,18 +95,11 @@ def _cpus_of_a_process() -> float:
 
 
 def build(setting: GridworldSetting, seed: int, device: torch.device) -> Any:
-    """Returns the algorithm of one seed, ready to train; starts Ray unless it runs."""
-    _need_ray(setting)
-    return configure(setting, seed, device).build_algo()
+    """Returns the algorithm of one seed, ready to train.
 
-
-def _need_ray(setting: GridworldSetting) -> None:
-    """Starts a Ray for this process alone, which ends with the process."""
+    Raises:
+        RuntimeError: Ray does not run. RLlib would start one that listens on every address.
+    """
     if not ray.is_initialized():
-        ray.init(
-            address="local",
-            num_cpus=max(1, setting.runners),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        raise RuntimeError("RLlib needs a running Ray: call ray.init() first")
+    return configure(setting, seed, device).build_algo()

@@ -137,6 +137,10 @@ class GridworldSetting(NetworkConfig, Setting):
     def unread(self) -> dict[str, str]:
         return {name: f"variant={self.variant} has no {name}" for name in unused(self.variant)}
 
+    def units(self) -> tuple[str, ...]:
+        unit = cores.beside(self.variant)
+        return () if unit is None else (unit,)
+
     @model_validator(mode="after")
     def _only_what_the_variant_has(self) -> GridworldSetting:
         """Sets fields that the variant does not have to their default: a grid is one setting."""

@@ -15,7 +15,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ PARTS = (
 
 def numbers_digest(task: Task[Any], setting: Setting) -> str:
     """Returns twelve hexadecimal digits for the source that a setting's numbers depend on."""
-    texts = frozenset(value for _, value in setting if isinstance(value, str))
+    texts = frozenset(_texts([*dict(setting).values(), *setting.units()]))
     return _digest(_units(texts) | {type(task).__module__, type(setting).__module__})
 
 
@@ -71,6 +71,15 @@ def modules(roots: Iterable[str]) -> dict[str, str]:
     return digests
 
 
+def _texts(value: Any) -> Iterator[str]:
+    """Yields a text, or those within a list, a tuple or the values of a mapping."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
+
+
 @functools.cache
 def _units(texts: frozenset[str]) -> frozenset[str]:
     """Returns the modules of the layers and cells that are named among a setting's texts."""
@@ -79,9 +88,11 @@ def _units(texts: frozenset[str]) -> frozenset[str]:
     entries = [layers.get(name) for name in texts.intersection(layers.names())]
     cells = {*layers.cell_names(), *layers.pair_names()}
     entries += [layers.first_cell(name) for name in texts & cells]
-    # a functools.partial hides its function's module
-    factories = [getattr(entry.factory, "func", entry.factory) for entry in entries]
-    return frozenset(factory.__module__ for factory in factories)
+    # a functools.partial hides its function's module, and a factory those of the classes it calls
+    factories: list[Any] = [getattr(entry.factory, "func", entry.factory) for entry in entries]
+    classes = (part for each in factories for part in getattr(each, "passes_options_to", ()))
+    names = {part.__module__ for part in (*factories, *classes)}
+    return frozenset(name for name in names if name.partition(".")[0] != "torch")
 
 
 def _within(name: str, parts: tuple[str, ...]) -> bool:

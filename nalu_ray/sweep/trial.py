@@ -13,7 +13,7 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,8 @@ class Trial:
         spec: what to run.
         report_seconds: minimum time between two reports, in seconds.
         state_seconds: minimum time between two saved states, in seconds.
+        check: called at an error of the run, before it is stored; raises StoppedError if the error
+            is not the seeds' fault.
 
     Attributes:
         failed: reason per seed that did not complete.
@@ -59,8 +61,9 @@ class Trial:
         *,
         report_seconds: float = 1.0,
         state_seconds: float = STATE_SECONDS,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.spec = spec
+        self.spec, self.check = spec, check
         self.report_seconds, self.state_seconds = report_seconds, state_seconds
         self.started, self._began = time.time(), time.monotonic()
         self.run: Run | None = None
@@ -89,6 +92,7 @@ class Trial:
             StoreError: the rows could not be stored, or the task could not use its storage; the
                 last state is kept.
             NodeError: it reserved a GPU that this machine does not have.
+            StoppedError: what all trials need is lost; the last state is kept.
         """
         last = Report(0, self.spec.steps)
         try:
@@ -102,6 +106,7 @@ class Trial:
         except Exception as error:  # a failure is a result: it is stored, and the sweep continues
             raise_interruption(error)
             stopping.raise_storage(error)  # not the seeds' fault
+            self.check()
             self.fail(error, last.step)
         finally:
             self.close()

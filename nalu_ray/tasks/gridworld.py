@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
+from nalu_ray.rl import footprint
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.task import Run, Task
 
@@ -105,6 +106,7 @@ class GridworldTask(Task[GridworldSetting]):
     title = "Learning to track time in a gridworld"
     section = "4.5"
     setting_type = GridworldSetting
+    uses_ray = True
     axes = ("algorithm", "variant")
     unit = "environment steps"
     tables = (
@@ -178,9 +180,18 @@ class GridworldTask(Task[GridworldSetting]):
     def processes(self, setting: GridworldSetting) -> int:
         return setting.runners
 
+    def check(self, setting: GridworldSetting) -> None:
+        footprint.check(setting)
+
     def memory(self, setting: GridworldSetting, seeds: int) -> int:
-        """Counts each environment runner, and RLlib in the trial's own process."""
-        return (700 * setting.runners + 600) * 1024**2
+        """Counts processes with their rollouts, and an evaluation; seeds train one by one."""
+        return footprint.memory(setting)
+
+    def trained(self, setting: GridworldSetting, seeds: int) -> int:
+        return footprint.trained(setting)
+
+    def parameters(self, setting: GridworldSetting) -> int:
+        return footprint.parameters(setting)
 
 
 TASK = GridworldTask()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
 
+from nalu_ray.layers import Cell
 from nalu_ray.training.optimisers import OptimiserName
+
+N = TypeVar("N", bound=nn.Module)
 
 FLOAT = 4
 # Tensors as large as the parameters, at the peak: networks as built, the rows made of them,
@@ -18,24 +23,52 @@ OF_OPTIMISER: dict[OptimiserName, int] = {"adam": 2, "rmsprop": 2, "sgd": 1, "mu
 # Setting fields whose work on a step takes more; measured for each alone.
 OF_FIELD = {"penalty": 6, "lr_factor": 2, "phases": 6}
 
-_counted: dict[tuple[str, str], int] = {}
+
+@dataclass(frozen=True)
+class Counted:
+    """Numbers of a network.
+
+    Attributes:
+        parameters: per seed.
+        state: of the recurrent cell with the largest state, per example; 0 without a cell.
+    """
+
+    parameters: int
+    state: int
 
 
-def parameters(task: str, setting_id: str, build: Callable[[], nn.Module]) -> int:
-    """Returns the number of trained parameters per seed; builds each setting once, on meta."""
+_counted: dict[tuple[str, str], Counted] = {}
+
+
+def count(task: str, setting_id: str, build: Callable[[], nn.Module]) -> Counted:
+    """Returns the numbers of a setting's network; builds each setting once, on meta."""
     key = task, setting_id
     if key not in _counted:
-        _counted[key] = sum(part.numel() for part in without_memory(build).parameters())
+        network = without_memory(build)
+        states = (_state(part) for part in network.modules() if isinstance(part, Cell))
+        parameters = sum(part.numel() for part in network.parameters())
+        _counted[key] = Counted(parameters, max(states, default=0))
     return _counted[key]
 
 
-def without_memory(build: Callable[[], nn.Module]) -> nn.Module:
-    """Builds a network on the meta device, or on the CPU if its constructor reads its numbers."""
+def _state(cell: Cell) -> int:
+    return sum(part.numel() for part in cell.initial(1, torch.empty((), device="meta")))
+
+
+def without_memory(build: Callable[[], N]) -> N:
+    """Builds a network on the meta device, or on the CPU if its constructor reads its numbers.
+
+    Raises:
+        RuntimeError: its size is impossible.
+    """
     try:
         with torch.device("meta"):
             return build()
-    except (NotImplementedError, RuntimeError, TypeError):
-        with torch.random.fork_rng(devices=[]):
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        if "overflow" in str(error):  # a CPU would try to find the memory
+            raise
+        # also where the caller's tensors are on meta
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             return build()
 
 

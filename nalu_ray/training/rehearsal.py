@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -14,6 +17,7 @@ from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.training import members, patterns, penalties, penalty_terms, updates
 from nalu_ray.training.fields import SupervisedSetting
+from nalu_ray.training.footprint import without_memory
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.penalties import Penalties
 from nalu_ray.training.replicas import Replicas
@@ -23,7 +27,14 @@ if TYPE_CHECKING:
     from nalu_ray.training.supervised import SupervisedTask
 
 EXAMPLES = 4  # of a batch
-MOST_NUMBERS = 2**22  # of a network or a batch: beyond it, a rehearsal takes memory and time
+# Of a network or a batch: beyond it, a rehearsal takes memory and time, and leaves numbers out.
+MOST_NUMBERS = 2**22
+MOST_BYTES = 2**31  # of a batch of so few examples
+# fields that make no training batch larger, as they size the network or what evaluates it
+_APART = (
+    *("hidden", "hidden_layers", "head_layers", "embedding", "registers", "reference_hidden"),
+    *("test_size", "test_series", "test_images", "test_limit", "figure_limit", "test_length"),
+)
 
 _REASONS = {
     "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which "
@@ -66,12 +77,11 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
     Raises:
         TypeError: if they cannot; the message says what to do instead.
     """
-    if sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS:
-        return
+    giant = sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS
     asked = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
     key = (task.name, *asked, *_signature(network))
     if key not in _outcomes:
-        _outcomes[key] = _fault(task, setting)
+        _outcomes[key] = _fault(task, setting, giant)
     if fault := _outcomes[key]:
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
 
@@ -96,19 +106,65 @@ def check_network(
         penalties.resolve(named, members.offered(network), names, task.penalty_names(setting))
 
 
-def _fault(task: SupervisedTask[Any], setting: SupervisedSetting) -> str | None:
+def _fault(task: SupervisedTask[Any], setting: SupervisedSetting, giant: bool) -> str | None:
     """Returns the reason of a failure, or None if the step works."""
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
     try:
+        if _bytes_of(task, setting) > MOST_BYTES:
+            return None  # the plan has the arithmetic
         batch = task.example(setting, _streams(task, setting))
-        if batch is None or sum(tensor.numel() for tensor in batch.inputs) > MOST_NUMBERS:
+        if batch is None:
             return None
+        if giant or sum(tensor.numel() for tensor in batch.inputs) > MOST_NUMBERS:
+            return _fault_without_numbers(task, setting, batch)
         _step(task, setting, batch)
     except Exception as error:  # whatever the task's or the layer's code raises
         raise_interruption(error)
         return _explained(error)
     return None
+
+
+def _bytes_of(task: SupervisedTask[Any], setting: SupervisedSetting) -> int:
+    """Returns the memory that a batch of two seeds takes, about, with a narrow network."""
+    apart = {name: 1 for name in _APART if getattr(setting, name, None)}
+    try:
+        return task.memory(setting.model_copy(update=apart), 2)
+    except (TypeError, ValueError):  # there is no network so narrow
+        return task.memory(setting, 2)
+
+
+def _fault_without_numbers(
+    task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch
+) -> str | None:
+    """Returns why the predictions of two seeds cannot be stacked; takes no memory for them.
+
+    Only reasons that do not depend on numbers count: some operations have no form without them.
+    """
+    inputs = tuple(tensor.to("meta") for tensor in batch.inputs)
+    batch = Batch(inputs, batch.targets.to("meta"), batch.shared)
+
+    def build() -> nn.Module:
+        return without_memory(lambda: task.build(setting)).to("meta")
+
+    try:
+        with torch.device("meta"):
+            replicas = Replicas(build, (0, 1), "meta")
+            before = _generators()
+            task.predict(replicas, setting, "train", batch, _streams(task, setting))
+            if _generators() != before:
+                return _REASONS["randomness"]
+            with replicas.evaluating(), torch.no_grad():
+                task.predict(replicas, setting, "train", batch, _streams(task, setting))
+    except Exception as error:  # whatever the task's or the layer's code raises
+        raise_interruption(error)
+        return _reason(error)
+    return None
+
+
+def _generators() -> bytes:
+    """Returns the state of the generators that vmap does not watch."""
+    return pickle.dumps((random.getstate(), np.random.get_state()))  # noqa: NPY002 (the layer's)
 
 
 def _streams(task: SupervisedTask[Any], setting: SupervisedSetting) -> Streams:
@@ -164,11 +220,16 @@ def _per_seed(noun: str, loss: Tensor) -> Tensor:
     return loss
 
 
-def _explained(error: Exception) -> str:
+def _reason(error: Exception) -> str | None:
+    """Returns the reason that an error of vmap is a sign of; None for other errors."""
     text = str(error)
-    for reason, signs in _SIGNS.items():
-        if any(sign in text for sign in signs):
-            return _REASONS[reason]
+    signed = (name for name, signs in _SIGNS.items() if any(sign in text for sign in signs))
+    return next((_REASONS[name] for name in signed), None)
+
+
+def _explained(error: Exception) -> str:
+    if reason := _reason(error):
+        return reason
     line = first_line(error)
     return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"
 

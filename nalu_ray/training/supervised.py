@@ -85,7 +85,12 @@ class SupervisedTask(Task[S]):
 
     def parameters(self, setting: S) -> int:
         """Returns the number of trained parameters per seed."""
-        return footprint.parameters(self.name, setting.id, lambda: self.build(setting))
+        return footprint.count(self.name, setting.id, lambda: self.build(setting)).parameters
+
+    def state(self, setting: S, counted: int) -> int:
+        """Returns the numbers in a recurrent cell's state per example, beyond those counted."""
+        counts = footprint.count(self.name, setting.id, lambda: self.build(setting))
+        return max(0, counts.state - counted)
 
     def stopping_split(self) -> str:
         """Returns the split by whose metric the setting's ``stop`` ends a seed early.

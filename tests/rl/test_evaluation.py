@@ -163,3 +163,16 @@ def test_shares_of_all_by_hand() -> None:
     early = PLAYED.assign(arrival=PLAYED["instruction"] - 2)
     assert shares(early, 10)["late"] == -2.0
     assert shares(early, 10)["off"] == 2.0
+
+
+@pytest.mark.parametrize("variant", ["snmu", "lstm_snmu"])
+def test_an_evaluation_is_without_noise_and_leaves_the_network_as_it_is(variant: str) -> None:
+    """The unit's noise is for training, and it counts its calls in a buffer."""
+    network = small_network(variant=variant)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    first = episodes(network, WORLD, [4, 5], 20, 12)
+    assert network.training
+    after = network.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    pd.testing.assert_frame_equal(first, episodes(network.eval(), WORLD, [4, 5], 20, 12))

@@ -12,7 +12,10 @@ import pytest
 import torch
 
 from nalu_ray.layers import NAC, NAU
+from nalu_ray.rl.agent.network import Network
+from nalu_ray.rl.agent.stored import build_network
 from nalu_ray.rl.losses import actor_critic
+from nalu_ray.rl.rllib import module
 from nalu_ray.rl.rllib.env_runner import VectorRunner
 from nalu_ray.rl.rllib.learner import ActorCriticLearner, Loss
 from nalu_ray.rl.rollout import Rollout
@@ -163,6 +166,29 @@ def test_a_units_projection_comes_after_its_bounds(monkeypatch: pytest.MonkeyPat
     after = built.network.state_dict()[name]
     assert torch.equal(after, 2 * seen[-1].round())
     assert after.abs().max() == 2
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["core.part.layers.0.W", "policy.bias", "vision"])
+def test_constants_stay(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one beyond the bounds of its unit, and the whole vision."""
+
+    def built_with_constants(*given: Any) -> Network:
+        network = build_network(*given)
+        for parameter, value in network.named_parameters():
+            if parameter.startswith(name):
+                value.requires_grad_(False).add_(0.0 if name == "vision" else 3.0)
+        return network
+
+    monkeypatch.setattr(module, "build_network", built_with_constants)
+    made = config(kind).rl_module(model_config={**NETWORK, "variant": "lstm_nau"})
+    built = learner(made)
+    before = weights(built)
+    for _ in range(2):
+        update(built, rollout(made))
+    after = built.network.state_dict()
+    still = {part for part in before if torch.equal(before[part], after[part])}
+    assert still == {part for part in before if part.startswith(name)}
 
 
 def test_one_step_is_torchs() -> None:

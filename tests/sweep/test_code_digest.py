@@ -6,13 +6,16 @@ import ast
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import nn
 
 from nalu_ray import layers, registry
+from nalu_ray.layers.cells.unit_cell import _cells
 from nalu_ray.layers.registry import Registry, _layers
 from nalu_ray.sweep import code_digest
+from nalu_ray.task import Setting
 
 UNIT = """
     from torch import nn
@@ -83,11 +86,20 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     del _layers.entries["mine"]
 
 
-def digest(layer: str = "nac", task: str = "static") -> str:
+class Nested(Setting):
+    __module__ = "nalu_ray.task"
+    options: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
+
+
+def numbers_anew(task: Any, setting: Setting) -> str:
     for function in (code_digest._digest, code_digest._read, code_digest._units):
         function.cache_clear()
+    return code_digest.numbers_digest(task, setting)
+
+
+def digest(layer: str = "nac", task: str = "static", **values: str) -> str:
     found = registry.task(task)
-    return code_digest.numbers_digest(found, found.setting_type(layer=layer))
+    return numbers_anew(found, found.setting_type(**(values or {"layer": layer})))
 
 
 def test_an_edited_unit_is_other_code_for_its_rows_only(plugin: Path) -> None:
@@ -104,6 +116,40 @@ def test_an_edited_unit_is_other_code_for_its_rows_only(plugin: Path) -> None:
     assert digest("mine") == edited
     (plugin / "parts.py").write_text("SCALE =")  # what cannot be read is no reason to fail
     assert digest("mine") != edited
+
+
+@pytest.mark.parametrize("variant", ["mine", "lstm_mine"])
+def test_an_edited_unit_of_the_gridworld_is_other_code(plugin: Path, variant: str) -> None:
+    @layers.register_cell("mine", label="Mine")
+    def cell(in_features: int, hidden_features: int) -> nn.Module:
+        return nn.Linear(in_features, hidden_features)
+
+    cell.__module__ = "strange_units.unit"
+    before = [digest(variant=name, task="gridworld") for name in (variant, "lstm_nac")]
+    (plugin / "parts.py").write_text("SCALE = 2")
+    after = [digest(variant=name, task="gridworld") for name in (variant, "lstm_nac")]
+    del _cells.entries["mine"]
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+
+
+def test_units_within_options_and_the_classes_of_a_factory_count(plugin: Path) -> None:
+    setting = Nested(options={"inner": ["mine"]})
+    (plugin / "odd.py").write_text("x = 1")
+    stacked = layers.Stacked(nn.Linear)
+    stacked.passes_options_to = (type("Odd", (nn.Linear,), {"__module__": "strange_units.odd"}),)
+    layers.register("odd", label="Odd")(stacked)
+    assert isinstance(_layers, Registry)
+    task = registry.task("static")
+    before = [numbers_anew(task, each) for each in (setting, Nested(options={"inner": "odd"}))]
+    for name, content in (("parts.py", "SCALE = 2"), ("odd.py", "x = 2")):
+        (plugin / name).write_text(content)
+    after = [numbers_anew(task, each) for each in (setting, Nested(options={"inner": "odd"}))]
+    torchs = any(name.startswith("torch") for name in code_digest._units(frozenset({"odd"})))
+    del _layers.entries["odd"]
+    assert not torchs  # the manifest has its version
+    assert before[0] != after[0]
+    assert before[1] != after[1]
 
 
 @pytest.mark.parametrize(

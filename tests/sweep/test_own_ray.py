@@ -191,7 +191,7 @@ def test_a_ray_that_cannot_start_is_one_line(tmp_path: Path) -> None:
     assert lines[1::2] == ["exit 2"] * 3, text
     for error, (_, reason) in zip(lines[::2], wrong, strict=True):
         assert re.match(rf"error: Ray cannot start here: {reason}", error)
-        assert "--local runs without Ray" in error
+        assert "with --local, only gridworld needs Ray" in error
         assert "RAY_TMPDIR" in error
         assert "HOME" in error
 
@@ -328,3 +328,75 @@ def test_what_ray_changes_in_the_process_is_restored(monkeypatch: pytest.MonkeyP
     assert dict(os.environ) == environment
     assert {name: logging.getLogger(name).level for name in levels} == levels
     assert signal.getsignal(signal.SIGTERM) == handler
+
+
+# -- one beside trials in the command's process ----------------------------------------------------
+
+GRIDWORLD = (
+    "gridworld variant=nac_core algorithm=a3c runners=1 size=3 instructions=3:5 time_limit=8 "
+    "warmup=0 steps=2000000 evaluations=200 validation_episodes=1 test_instructions=3:5 "
+    "test_time_limit=8 test_episodes=1 far_instructions=6 envs=16 seeds=1 --local"
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return tmp_path
+
+
+@pytest.mark.slow
+@needs_proc
+def test_gridworld_alone_is_reached_by_nobody_and_names_what_it_lost(
+    empty: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty / "home").mkdir()
+    environment = {
+        **os.environ,
+        "HOME": str(empty / "home"),
+        "PYTHONPATH": PYTHONPATH,
+        "RAY_AUTH_MODE": "token",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nalu_ray.tune", *GRIDWORLD.split()],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until(lambda: of_session(process.pid, "ray::A3CRunner"))
+    heard = listening(process.pid)
+    token = empty / "home" / ".ray" / "auth_token"
+    mode = oct(token.stat().st_mode & 0o777)
+    of_session(process.pid, "raylet")[0].kill()
+    out, err = process.communicate(timeout=200)
+    assert {"gcs_server", "raylet"} <= set(heard)
+    addresses = set().union(*heard.values())
+    assert {ip.removeprefix("::ffff:") for ip in addresses} == {"127.0.0.1"}, heard
+    assert mode == "0o600"
+    assert "Traceback" not in out + err
+    assert process.returncode == 3, out + err
+    lost = err.splitlines()[-1]  # RLlib warns before
+    assert re.match(r"error: Ray's part on this machine \(raylet\) at .* has ended", lost), err
+    until(lambda: not alive(process.pid))
+    assert not Path("results", TUNE).exists()
+    assert not files("results/gridworld")  # nothing is stored as failed
+
+
+@pytest.mark.slow
+def test_gridworld_alone_whose_ray_cannot_start_is_one_line(empty: Path) -> None:
+    (empty / "file").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "nalu_ray.tune", *GRIDWORLD.split(), "--quiet"],
+        env={**os.environ, "HOME": str(empty / "file"), "PYTHONPATH": PYTHONPATH},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: Ray cannot start here: ")
+    assert not files("results/gridworld")

@@ -12,7 +12,7 @@ import pytest
 
 from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store, StoreError
-from nalu_ray.sweep.stopping import storage
+from nalu_ray.sweep.stopping import StoppedError, storage
 from nalu_ray.sweep.trial import Trial
 
 from .test_trial import endings, spec, stored
@@ -46,6 +46,17 @@ def hidden(other: BaseException) -> ValueError:
             raise ValueError("cannot save") from None
     except ValueError as error:
         return error
+
+
+def test_an_error_of_what_all_trials_need_fails_no_seed(fake: Any, tmp_path: Path) -> None:
+    """As where a trial in the command's process meets the loss of Ray first."""
+
+    def lost() -> None:
+        raise StoppedError("Ray's part on this machine has ended")
+
+    with pytest.raises(StoppedError, match="has ended"):
+        list(Trial(spec(fake, tmp_path, wrong="raise"), check=lost))
+    assert not endings(tmp_path)
 
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/disk/file")

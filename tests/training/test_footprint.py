@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from nalu_ray import tune
+from nalu_ray import registry, tune
 from nalu_ray.sweep.machine import GIB, WORKER_BYTES, need
 from nalu_ray.sweep.presets import Point
 from nalu_ray.tasks.static import TASK, StaticSetting
@@ -47,3 +49,69 @@ def test_what_fits_nowhere_is_refused_with_the_arithmetic(
     assert tune.main(line.split()) == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert "GiB (the largest node has" in told
+
+
+# what takes time alone: steps, and sequences that are read piece by piece
+IN_TIME = {"steps", "warmup", "evaluations", "time_limit", "test_time_limit", "test_length"}
+SIZES = [
+    (name, field)
+    for name in registry.names()
+    for field, info in registry.task(name).setting_type.model_fields.items()
+    if field not in IN_TIME
+    if field == "pool" or (isinstance(info.default, int) and not isinstance(info.default, bool))
+]
+
+
+@pytest.mark.parametrize(("name", "field"), SIZES)
+def test_any_size_is_counted_or_refused(
+    name: str, field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_refused(f"{name} --preset smoke {field}=1000000000", capsys)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gridworld variant=lstm hidden=1000000",
+        "gridworld variant=nac_core bank=1000000000",
+        "gridworld algorithm=impala envs=1000000000",
+        "gridworld test_episodes=1000000000000",
+        "identity layer=relu lr=0.01 figure_limit=1000000000000",
+        "identity layer=relu lr=0.01 hidden_layers=30000",
+        "comparison layer=relu op=less hidden_layers=1000000",
+        "language head=nalu head_layers=100000000",
+        "mnist_counting layer=nac length=1000000000 pool=32",
+        "mnist_counting layer=lstm hidden=1000000000",
+        "program layer=dnc options=slots:1000000000",
+        "program layer=dnc options=slots:4096",
+        "recurrent layer=dnc options=slots:1000000000",
+    ],
+)
+def test_what_is_too_large_is_not_built(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check_refused(line, capsys)
+
+
+def check_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    code = tune.main(f"{line} seeds=1 --dry-run".split())
+    err = capsys.readouterr().err
+    assert code == 2
+    assert "GiB (the largest node has" in err or "=" in err or "overflow" in err
+    assert "allocate" not in err
+    assert not err.rstrip().endswith(":")
+    assert time.monotonic() - began < 20  # a second, where nothing else runs
+
+
+def test_a_gridworlds_size_counts_in_every_process() -> None:
+    task = registry.task("gridworld")
+
+    def need(**values: object) -> int:
+        setting = task.setting_type.model_validate(values)
+        return task.memory(setting, 1) + task.trained(setting, 1)
+
+    few = need(hidden=2000, runners=1)
+    for more in ({"runners": 2}, {"envs": 6400}, {"test_episodes": 40_000}, {"hidden": 4000}):
+        assert need(**{"hidden": 2000, "runners": 1, **more}) > few + 2**24
+    setting = task.setting_type()
+    assert task.parameters(setting) == 86_998
+    assert need() < 1.6 * GIB

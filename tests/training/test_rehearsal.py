@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -176,9 +177,62 @@ def test_loss_must_be_one_number_a_seed(monkeypatch: pytest.MonkeyPatch) -> None
         task.check(SupervisedSetting())
 
 
-def test_a_giant_is_built_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "MOST_NUMBERS", 3)
-    Task(lambda: Unit(noisy)).check(SupervisedSetting())
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (noisy, RANDOM),
+        (halved, RANDOM),
+        (jittered, RANDOM),
+        (choosing, DECIDES),
+        (choosing_later, DECIDES),
+        (masked, DECIDES),
+        (lambda _, y: y, None),
+    ],
+)
+def test_a_giant_is_checked_as_well(
+    change: Callable[[Unit, Tensor], Tensor], message: str | None
+) -> None:
+    """Its numbers, 32 TiB for two seeds, are never made."""
+
+    class Giant(Unit):
+        def __init__(self) -> None:
+            super().__init__(change)
+            self.large = nn.Linear(2_000_000, 2_000_000)
+
+    task = Task(Giant)
+    if message is None:
+        return task.check(SupervisedSetting())
+    with pytest.raises(TypeError, match=message):
+        task.check(SupervisedSetting())
+
+
+def test_the_width_of_dropout_is_no_matter() -> None:
+
+    def network(width: int) -> nn.Module:
+        bound = torch.ones(3).sum().item()  # a constructor may read numbers
+        wide = nn.Linear(width, width).requires_grad_(bound > 0)
+        return nn.Sequential(nn.Linear(3, width), nn.Dropout(0.5), wide, nn.Linear(width, 1))
+
+    for width in (8, 2100):
+        with pytest.raises(TypeError, match=RANDOM):
+            Task(partial(network, width)).check(SupervisedSetting())
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_task_is_checked_at_any_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network of ours is refused where numbers are left out."""
+    task = registry.task(name)
+    if not isinstance(task, SupervisedTask):
+        pytest.skip("not supervised")
+    found = []
+    monkeypatch.setattr(rehearsal, "_outcomes", {})
+    monkeypatch.setattr(rehearsal, "MOST_NUMBERS", 1)
+    without = rehearsal._fault_without_numbers
+    monkeypatch.setattr(
+        rehearsal, "_fault_without_numbers", lambda *given: found.append(without(*given))
+    )
+    task.check(task.setting_type())
+    assert found == [None]
 
 
 SUPERVISED = [n for n in registry.names() if isinstance(registry.task(n), SupervisedTask)]

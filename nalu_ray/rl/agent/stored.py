@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,13 +97,15 @@ class Player:
     """Acts in N environments step by step and keeps their memory.
 
     Args:
-        network: the agent's network, left unchanged.
+        network: the agent's network, left unchanged: a copy of it acts, in evaluation mode.
         copies: N.
         greedy: whether to take the most likely action instead of sampling one.
         seed: seed of the sampled actions.
     """
 
     def __init__(self, network: Network, copies: int, greedy: bool, seed: int) -> None:
+        # a unit's noise is for training alone, and may count its calls in a buffer
+        network = copy.deepcopy(network).eval()
         self.network, self.greedy = network, greedy
         self.generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():

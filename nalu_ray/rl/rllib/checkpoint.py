@@ -67,7 +67,7 @@ def load(algorithm: Algorithm, state: dict[str, Any]) -> None:
 
 
 def network_of(algorithm: Algorithm) -> Network:
-    """Returns a copy, on the CPU, of the network that the learner has now."""
+    """Returns a copy, on the CPU and in evaluation mode, of the network that the learner has."""
     return _of_learner(algorithm, _network_copy)  # type: ignore[no-any-return]
 
 
@@ -102,7 +102,7 @@ def _of_learner(algorithm: Any, function: Any) -> Any:
 
 
 def _network_copy(learner: ActorCriticLearner) -> Network:
-    return copy.deepcopy(learner.network).cpu()
+    return copy.deepcopy(learner.network).cpu().eval()
 
 
 def _load_learner(learner: ActorCriticLearner, state: dict[str, Any]) -> None:

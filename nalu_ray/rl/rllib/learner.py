@@ -25,7 +25,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
-from nalu_ray.training import members
+from nalu_ray.training import members, patterns
 from nalu_ray.training.recording import Repeated
 
 PROGRESS = "progress"  # component of the state: counters
@@ -83,7 +83,7 @@ def differentiated(
 
     Args:
         loss: the loss.
-        names: names of the network's parameters, but for those of its vision.
+        names: names of the network's trained parameters, but for those of its vision.
         given: the loss's arguments, then the parameters.
     """
     inputs = len(given) - len(names)
@@ -121,7 +121,7 @@ class ActorCriticLearner(TorchLearner):
 
     @property
     def optimiser(self) -> torch.optim.Optimizer:
-        """The optimiser of all parameters."""
+        """The optimiser of the trained parameters."""
         optimiser: torch.optim.Optimizer = self.get_optimizer()
         return optimiser
 
@@ -145,7 +145,8 @@ class ActorCriticLearner(TorchLearner):
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         nac = [part for unit in self.network.core.arithmetic_units for part in unit.parameters()]
         known = set(map(id, nac))
-        rest = [part for part in self.network.parameters() if id(part) not in known]
+        rest = [part for part in self._trained().values() if id(part) not in known]
+        nac = [part for part in nac if part.requires_grad]
         groups = [
             {"params": params, "factor": factor}
             for params, factor in ((rest, 1.0), (nac, self.config.nac_lr_factor))
@@ -161,16 +162,16 @@ class ActorCriticLearner(TorchLearner):
     def gradients(
         self, rollouts: Sequence[Rollout], steps: int
     ) -> tuple[Gradients, dict[str, float]]:
-        """Returns the gradients by parameter name, and the parts of the loss.
+        """Returns the gradients by name of each trained parameter, and the parts of the loss.
 
         Args:
             rollouts: rollouts of equal length.
             steps: environment steps trained so far, for the loss's schedules.
         """
-        network = self.network
         vision, *data, weight = self._given(Rollout.joined(rollouts), steps)
-        sight = dict(network.vision.named_parameters(prefix="vision"))
-        rest = {name: p for name, p in network.named_parameters() if name not in sight}
+        trained = self._trained()
+        sight = {name: p for name, p in trained.items() if name.startswith("vision.")}
+        rest = {name: p for name, p in trained.items() if name not in sight}
         kind = (
             dataclasses.replace(self.config.loss_config(steps), entropy=0.0),
             bool(scheduled(self.config.sparsity, steps)),
@@ -180,10 +181,10 @@ class ActorCriticLearner(TorchLearner):
         with torch.no_grad():
             given = vision.detach(), *data, weight, *rest.values()
             slope, slopes, parts = self._passes[kind](*given)
-        seen = torch.autograd.grad(vision, list(sight.values()), slope)
+        seen = torch.autograd.grad(vision, list(sight.values()), slope) if sight else ()
         found = dict(zip([*sight, *rest], [*seen, *slopes], strict=True))
         values = torch.stack(list(parts.values())).tolist()
-        gradients = {name: found[name] for name, _ in network.named_parameters()}
+        gradients = {name: found[name] for name in trained}
         return gradients, dict(zip(parts, values, strict=True))
 
     def take_step(
@@ -209,7 +210,7 @@ class ActorCriticLearner(TorchLearner):
         if not (math.isfinite(size) and largest < SQUARABLE and math.isfinite(parts["total_loss"])):
             self._drop(parts)
             return
-        for name, parameter in self.network.named_parameters():
+        for name, parameter in self._trained().items():
             parameter.grad = gradients[name]
         if clip is not None:
             clip_grads_with_norm_(self.network.parameters(), clip, norm)
@@ -260,6 +261,11 @@ class ActorCriticLearner(TorchLearner):
         self.progress = dict(state["progress"])
         self._weights_seq_no = state["version"]
 
+    def _trained(self) -> dict[str, nn.Parameter]:
+        """Returns the parameters that are trained; those without a gradient are constants."""
+        network = self.network
+        return {name: network.get_parameter(name) for name in patterns.trained(network)}
+
     def _given(self, rollout: Rollout, steps: int) -> tuple[Tensor, ...]:
         """Returns the arguments of :class:`Loss`; the features of pictures have a gradient."""
         config = self.config
@@ -285,13 +291,15 @@ class ActorCriticLearner(TorchLearner):
 
     @torch.no_grad()
     def _confine(self) -> None:
-        """Moves parameters back to where their units want them: bounds, then projections."""
-        for name, (low, high) in members.bounds(self.network).items():
+        """Moves trained parameters to where their units want them: bounds, then projections."""
+        for name, (low, high) in members.bounds(self.network).items():  # of trained ones
             self.network.get_parameter(name).clamp_(low, high)
+        trained = {id(parameter) for parameter in self._trained().values()}
         for module in members.units_with(self.network, "projected").values():
             unit: Any = module
             for name, value in unit.projected().items():
-                unit.get_parameter(name).copy_(value)
+                if id(parameter := unit.get_parameter(name)) in trained:
+                    parameter.copy_(value)
 
     def _drop(self, parts: dict[str, float]) -> None:
         self.progress["bad"] += 1

@@ -4,9 +4,20 @@
 on a GPU, ``driver`` makes a plan a Tune experiment, ``worker`` runs on the workers.
 """
 
-from nalu_ray.sweep.ray.cluster import Session, connect, start
+from nalu_ray.sweep.ray.cluster import Session, beside, connect, start
 from nalu_ray.sweep.ray.driver import LOGGERS, run
 from nalu_ray.sweep.ray.gpus import measure_gpu
+from nalu_ray.sweep.ray.liveness import watched
 from nalu_ray.sweep.ray.nodes import check_nodes
 
-__all__ = ["LOGGERS", "Session", "check_nodes", "connect", "measure_gpu", "run", "start"]
+__all__ = [
+    "LOGGERS",
+    "Session",
+    "beside",
+    "check_nodes",
+    "connect",
+    "measure_gpu",
+    "run",
+    "start",
+    "watched",
+]

@@ -54,7 +54,7 @@ ADDRESS_FLAG = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
 TOKEN = Path("~/.ray/auth_token")
 HELP = (
     "RAY_TMPDIR names its folder for sockets and logs (a short path), HOME the one of its token; "
-    "--local runs without Ray"
+    "with --local, only gridworld needs Ray"
 )
 
 
@@ -114,6 +114,28 @@ def start(capacity: Capacity) -> Iterator[Session]:
         register()
         address = stack.enter_context(_link(dashboard))
         yield Session(capacity, dashboard, ours=True, link=address, guarded=_token_needed())
+
+
+@contextlib.contextmanager
+def beside(processes: int) -> Iterator[None]:
+    """Starts a Ray for trials in this process, which use it themselves; stops it in the end.
+
+    Args:
+        processes: number of processes that a trial starts.
+
+    Raises:
+        ConfigError: it does not start.
+    """
+    if ray.is_initialized():  # by the caller, who also ends it
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(restored())
+        with starting():
+            cpus = max(1, processes)
+            own = _ray(address="local", num_cpus=cpus, include_dashboard=False)
+            stack.enter_context(own)
+        yield
 
 
 def token_command() -> str:

@@ -85,17 +85,17 @@ def _measure(values: dict[str, Any]) -> tuple[list[Sample], int, int]:
     spec = receive(values)
     registry.task(spec.task).prepare()  # data that is fetched takes no part in the speed
     trial = Trial(spec)
-    samples = [(time.time(), 0)]
+    samples = [(time.monotonic(), 0)]  # one clock for all processes of a machine
     trial.start(resume=False)
     try:
         # an evaluation may use more memory than training
         while not (progress := trial.advance()).shown and progress.step < progress.steps:
             pass
-        samples.append((time.time(), progress.step))
+        samples.append((time.monotonic(), progress.step))
         end = time.monotonic() + TRAIN_SECONDS
         while progress.step < progress.steps and time.monotonic() < end:
             progress = trial.advance()
-            samples.append((time.time(), progress.step))
+            samples.append((time.monotonic(), progress.step))
         torch.cuda.synchronize()
         free, _ = torch.cuda.mem_get_info()
         return samples, torch.cuda.max_memory_reserved() + CONTEXT_BYTES, free

@@ -158,21 +158,29 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watched(tidy: Callable[[], None]) -> Iterator[None]:
+def watched(tidy: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Watches Ray while the block runs.
 
     Args:
         tidy: called before the process exits at once, if Ray's calls never return.
 
+    Yields:
+        A function that raises StoppedError if a part of Ray is lost already.
+
     Raises:
         StoppedError: a part of Ray is lost; replaces any other error.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: None
         return
     watch = Watch(parts(), tidy)
+
+    def check() -> None:
+        if _looked(watch):
+            raise watch.error()
+
     try:
-        yield
+        yield check
     except (KeyboardInterrupt, SystemExit, Exception) as error:
         # the error may come before the watch has looked twice
         if watch.lost or (isinstance(error, Exception) and _looked(watch)):

@@ -133,7 +133,9 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
     def memory(self, setting: SeriesSetting, seeds: int) -> int:
         """Counts the activations of training images or of a chunk of evaluation images."""
         images = max(2 * (setting.pool or setting.batch * setting.length), CHUNK)
-        cells = 12 * max(setting.hidden, 10) * setting.test_images
+        series = 2 * setting.batch * setting.length
+        wide = 12 * max(setting.hidden, 10) + 4 * self.state(setting, 4 * setting.hidden)
+        cells = wide * (setting.test_images + series)
         features = 10 * TEST_IMAGES
         return 4 * seeds * (images * ACTIVATIONS + cells + features) + 10 * images * 784
 

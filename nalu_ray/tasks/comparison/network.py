@@ -29,7 +29,7 @@ class ComparisonSetting(SupervisedSetting):
         description="registers of the NSR, or outputs of the layer; the published redundancy",
     )
     hidden_layers: int = Field(
-        0, ge=0, description="hidden layers below the affine layer and the sigmoid"
+        0, ge=0, le=1000, description="hidden layers below the affine layer and the sigmoid"
     )
     balanced: bool = Field(
         True,

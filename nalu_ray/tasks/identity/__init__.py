@@ -117,7 +117,8 @@ class IdentityTask(SupervisedTask[IdentitySetting]):
 
     def memory(self, setting: IdentitySetting, seeds: int) -> int:
         """Counts the hidden layers of the largest set, before and after each activation."""
-        points = 2 * setting.test_limit + 1
+        limit = max(setting.train_limit, setting.test_limit, setting.figure_limit)
+        points = max(2 * limit + 1, setting.batch)
         return 4 * seeds * points * setting.hidden * (2 * setting.hidden_layers + 5)
 
 

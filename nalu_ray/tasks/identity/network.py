@@ -19,7 +19,7 @@ class IdentitySetting(SupervisedSetting):
         "relu", description="activation of the hidden layers (Table 5), or any layer by name"
     )
     hidden: int = Field(8, ge=1, description="units per hidden layer (section 1.1)")
-    hidden_layers: int = Field(3, ge=1, description="hidden layers (section 1.1)")
+    hidden_layers: int = Field(3, ge=1, le=1000, description="hidden layers (section 1.1)")
     optimiser: OptimiserName = Field(
         "sgd",
         description="torch optimiser; the paper gives a learning rate only (docs/results.md "

@@ -164,7 +164,9 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
     def memory(self, setting: LanguageSetting, seeds: int) -> int:
         """Counts the activations of a training step or of the test set."""
         words = number_words.LONGEST * max(2 * number_words.TRAIN, number_words.TEST)
-        return 4 * seeds * words * (16 * setting.hidden + 8 * setting.registers)
+        wide = 16 * setting.hidden + 8 * setting.registers
+        state = 4 * self.state(setting, 4 * (setting.hidden + setting.registers))
+        return 4 * seeds * words * (wide + state)
 
     def words(self, text: str) -> list[str]:
         """Returns the words of a text.

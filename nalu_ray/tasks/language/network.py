@@ -64,6 +64,7 @@ class LanguageSetting(SupervisedSetting):
     head_layers: int = Field(
         1,
         ge=1,
+        le=1000,
         description="layers of the head; combine=recurrent makes the last one recurrent",
     )
     registers: int = Field(

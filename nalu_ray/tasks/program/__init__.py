@@ -150,6 +150,8 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
         tokens = 4 if setting.variant == "addition" else 8 * setting.nesting
         examples = len(SPLITS) * setting.test_size * FEATURES
         activations = max(2 * setting.batch, setting.test_size) * 24 * (setting.hidden + FEATURES)
+        # a memory beside the hidden units is written anew at each token
+        activations += 8 * setting.batch * self.state(setting, 4 * setting.hidden)
         return 4 * seeds * tokens * (examples + activations)
 
 

@@ -128,6 +128,7 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
     def memory(self, setting: RecurrentSetting, seeds: int) -> int:
         """Counts training sequences with their activations, and a piece of a long sequence."""
         wide = setting.inputs + 12 * max(setting.hidden, setting.reference_hidden)
+        wide += 4 * self.state(setting, 4 * setting.hidden)
         trained = 2 * setting.batch * setting.length + 2 * setting.test_size * setting.length
         return 4 * seeds * wide * (trained + 2 * setting.test_size * PIECE)
 

@@ -101,7 +101,9 @@ class SequentialTask(SupervisedTask[SequentialSetting]):
         """Counts the activations of training images or of a chunk of evaluation images."""
         images = max(2 * (setting.pool or setting.batch * setting.length), CHUNK)
         longest = data.LENGTHS[setting.op][-1]
-        cells = 12 * max(setting.hidden, 10) * setting.test_series
+        series = 2 * setting.batch * setting.length
+        wide = 12 * max(setting.hidden, 10) + 4 * self.state(setting, 4 * setting.hidden)
+        cells = wide * (setting.test_series + series)
         indices = 2 * longest * setting.test_series + setting.test_images
         return 4 * seeds * (images * ACTIVATIONS + cells + indices) + 10 * images * 784
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, model_validator
@@ -26,7 +26,7 @@ EXACT = "exact"  # the reference: the true accumulator over a convnet that is le
 def _built(name: str) -> layers.Cell | None:
     """Returns a cell without memory that reads one number per step; None if it needs more."""
     try:
-        return cast(layers.Cell, footprint.without_memory(lambda: layers.build_cell(name, 1, 1)))
+        return footprint.without_memory(lambda: layers.build_cell(name, 1, 1))
     except ValueError:
         return None
 

@@ -50,6 +50,7 @@ class PairSetting(SupervisedSetting):
     hidden_layers: int = Field(
         0,
         ge=0,
+        le=1000,
         description="hidden layers of the network of the digits; a pair of units has 1 if none is "
         "given",
     )
