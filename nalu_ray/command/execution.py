@@ -18,11 +18,12 @@ from nalu_ray.command.rounds import rounds
 from nalu_ray.errors import ConfigError, printable
 from nalu_ray.results.store import states
 from nalu_ray.sweep import gpu_sharing
+from nalu_ray.sweep.block_size import size
 from nalu_ray.sweep.code_digest import numbers_digest
 from nalu_ray.sweep.deviations import changes, members, question
 from nalu_ray.sweep.dispatch import TrialSpec, state_key
 from nalu_ray.sweep.local import run_local
-from nalu_ray.sweep.machine import Capacity, size, this_machine
+from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.plan import Job, Plan, make_plan
 from nalu_ray.sweep.presets import Resources
 from nalu_ray.sweep.progress import Board

@@ -41,8 +41,8 @@ class Measured:
 def candidates(resources: Resources, capacity: Capacity) -> Iterator[tuple[int, Resources]]:
     """Yields numbers of trials per GPU that its node has CPUs for, with their resources.
 
-    Blocks of seeds are as large as the share, see :func:`nalu_ray.sweep.machine.widest`: one trial
-    of a whole GPU has as many seeds as four trials of a quarter together.
+    Blocks of seeds are as large as the share, see :func:`nalu_ray.sweep.block_size.widest`: one
+    trial of a whole GPU has as many seeds as four trials of a quarter together.
     """
     cpus = [node.cpus / node.gpus for node in capacity.nodes if node.gpus >= 1]
     most = max(1, int(min(cpus, default=0) / resources.cpus_per_trial + 1e-9))

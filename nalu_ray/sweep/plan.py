@@ -3,7 +3,7 @@
 How a setting's missing seeds become trials (the same plan and machine always give the same trials):
 
 1. A trial takes at most ``seeds_per_trial`` seeds; on a GPU more, see
-   :func:`nalu_ray.sweep.machine.widest`.
+   :func:`nalu_ray.sweep.block_size.widest`.
 2. With fewer settings than slots (trials that run at a time), each setting's seeds are spread over
    ``slots // settings`` trials, so that all slots are used.
 3. A trial that does not fit the memory of its slot is halved until it does. A block that ran out of
@@ -27,8 +27,7 @@ from nalu_ray.results.analysis.text import spans
 from nalu_ray.results.store.rows import OUT_OF_MEMORY
 from nalu_ray.results.store.store import Outcome
 from nalu_ray.sweep import out_of_memory
-from nalu_ray.sweep.machine import (
-    Capacity,
+from nalu_ray.sweep.block_size import (
     fitting,
     memory_of_a_slot,
     memory_on_a_gpu,
@@ -36,6 +35,7 @@ from nalu_ray.sweep.machine import (
     slots,
     widest,
 )
+from nalu_ray.sweep.machine import Capacity
 from nalu_ray.sweep.presets import Point, Resources
 from nalu_ray.sweep.speeds import Speeds, expected
 from nalu_ray.sweep.trial import TrialSpec

@@ -15,8 +15,9 @@ from rich.console import Console
 from nalu_ray.errors import ConfigError
 from nalu_ray.report import main, present
 from nalu_ray.results import filters
+from nalu_ray.results.output.captions import captions, title
 from nalu_ray.results.output.formats import FORMATS
-from nalu_ray.results.output.grid import Plain, arrange, captions, title, with_results
+from nalu_ray.results.output.grid import Plain, arrange, with_results
 from nalu_ray.results.output.runs import listing
 from nalu_ray.results.output.save import Stored
 from nalu_ray.results.output.terminal import _listing

@@ -15,8 +15,8 @@ from nalu_ray.report import main
 from nalu_ray.results import leaderboard
 from nalu_ray.results.analysis.costs import with_costs
 from nalu_ray.results.analysis.table import build
+from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.formats import tidy
-from nalu_ray.results.output.grid import captions
 from nalu_ray.results.publication import Publication, PublishedValue
 from nalu_ray.results.specs import TRIAL, Axis, TaskSpecs
 from nalu_ray.results.store.store import Store

@@ -13,7 +13,7 @@ from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.groups import Sweep
 from nalu_ray.results.analysis.statistics import upper_mean_limit
 from nalu_ray.results.analysis.table import build, build_each
-from nalu_ray.results.output.grid import captions, statistics_note
+from nalu_ray.results.output.captions import captions, statistics_note
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
 from tests.results.samples import frame, run
 

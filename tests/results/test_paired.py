@@ -11,8 +11,9 @@ import pytest
 
 from nalu_ray.results.analysis.paired import Paired, paired
 from nalu_ray.results.analysis.table import build
+from nalu_ray.results.output.captions import statistics_note
 from nalu_ray.results.output.formats import tidy
-from nalu_ray.results.output.grid import statistics, statistics_note
+from nalu_ray.results.output.grid import statistics
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
 from tests.results.samples import frame, mse, run
 

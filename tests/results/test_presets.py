@@ -19,9 +19,10 @@ from nalu_ray.results.analysis.paired import paired
 from nalu_ray.results.analysis.reproduction import entries
 from nalu_ray.results.analysis.table import Table, build
 from nalu_ray.results.analysis.text import Budget, budget_sentence
+from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.figures import draw
 from nalu_ray.results.output.formats import FORMATS, tidy
-from nalu_ray.results.output.grid import captions, spread, statistics
+from nalu_ray.results.output.grid import spread, statistics
 from nalu_ray.results.output.save import Stored, present
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec, TaskSpecs

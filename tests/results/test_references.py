@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from nalu_ray.results.analysis.table import build
-from nalu_ray.results.output.grid import captions, statistics
+from nalu_ray.results.output.captions import captions
+from nalu_ray.results.output.grid import statistics
 from nalu_ray.results.store.store import COLUMNS
 from nalu_ray.tasks.static import TASK as STATIC
 from nalu_ray.training.metrics import constant_errors

@@ -15,9 +15,10 @@ from nalu_ray.results.analysis import swept
 from nalu_ray.results.analysis.groups import Sweep, problems, shows
 from nalu_ray.results.analysis.statistics import wilson_interval
 from nalu_ray.results.analysis.table import Table, TableCell, build
+from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.figures import draw
 from nalu_ray.results.output.formats import FORMATS
-from nalu_ray.results.output.grid import captions, spread, statistics
+from nalu_ray.results.output.grid import spread, statistics
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.publication import Publication, PublishedValue
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec

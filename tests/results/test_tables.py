@@ -23,9 +23,10 @@ from nalu_ray.results.analysis.cells import number
 from nalu_ray.results.analysis.statistics import success_rate
 from nalu_ray.results.analysis.table import Table, TableCell, build
 from nalu_ray.results.analysis.text import stored
+from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.formats import FORMATS, latex, markdown, tidy
 from nalu_ray.results.output.formats import html as to_html
-from nalu_ray.results.output.grid import arrange, captions, spread, statistics
+from nalu_ray.results.output.grid import arrange, spread, statistics
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
 from tests.results.samples import (

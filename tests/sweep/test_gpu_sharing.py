@@ -15,6 +15,7 @@ import torch
 from nalu_ray import registry
 from nalu_ray.errors import ConfigError
 from nalu_ray.sweep import device
+from nalu_ray.sweep.block_size import widest
 from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.gpu_sharing import (
     Measured,
@@ -23,7 +24,7 @@ from nalu_ray.sweep.gpu_sharing import (
     fastest,
     seed_steps_per_second,
 )
-from nalu_ray.sweep.machine import CONTEXT_BYTES, GIB, Capacity, Node, widest
+from nalu_ray.sweep.machine import CONTEXT_BYTES, GIB, Capacity, Node
 from nalu_ray.sweep.presets import Resources
 from nalu_ray.sweep.ray import gpus
 from nalu_ray.training import supervised

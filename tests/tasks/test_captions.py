@@ -14,7 +14,7 @@ from nalu_ray.registry import tasks
 from nalu_ray.results.analysis.table import Table, build
 from nalu_ray.results.analysis.text import filled
 from nalu_ray.results.output import figures
-from nalu_ray.results.output.grid import captions
+from nalu_ray.results.output.captions import captions
 from nalu_ray.results.specs import Axis, FigureSpec, TableSpec
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED
 

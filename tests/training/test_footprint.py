@@ -7,7 +7,8 @@ import time
 import pytest
 
 from nalu_ray import registry, tune
-from nalu_ray.sweep.machine import GIB, WORKER_BYTES, need
+from nalu_ray.sweep.block_size import need
+from nalu_ray.sweep.machine import GIB, WORKER_BYTES
 from nalu_ray.sweep.presets import Point
 from nalu_ray.tasks.static import TASK, StaticSetting
 

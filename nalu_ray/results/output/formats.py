@@ -12,16 +12,13 @@ from html import escape
 from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.table import Table
+from nalu_ray.results.output.captions import captions, source, statistics_note, title
 from nalu_ray.results.output.grid import (
     Grid,
     Line,
     arrange,
-    captions,
-    source,
     spread,
     statistics,
-    statistics_note,
-    title,
     with_results,
     without_references,
 )

@@ -27,9 +27,9 @@ from nalu_ray.results.analysis.references import REFERENCES
 from nalu_ray.results.analysis.table import Table, build_each
 from nalu_ray.results.analysis.text import Spec, filled, seeds_word
 from nalu_ray.results.filters import EVERYTHING, SEEDS, Filter
+from nalu_ray.results.output.captions import title
 from nalu_ray.results.output.figures import about, figure_panels
 from nalu_ray.results.output.formats import FORMATS, SUFFIXES
-from nalu_ray.results.output.grid import title
 from nalu_ray.results.output.page import Chapter, Picture, facts
 from nalu_ray.results.output.terminal import show, show_briefly
 from nalu_ray.results.publication import Publication

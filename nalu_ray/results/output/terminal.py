@@ -15,17 +15,15 @@ from rich.text import Text
 
 from nalu_ray.results.analysis.cells import TableCell
 from nalu_ray.results.analysis.table import Table
+from nalu_ray.results.output.captions import captions, statistics_note, title
 from nalu_ray.results.output.grid import (
     Grid,
     Plain,
     Section,
     arrange,
-    captions,
     listing,
     spread,
     statistics,
-    statistics_note,
-    title,
     with_results,
     without_references,
 )

@@ -21,17 +21,9 @@ from nalu_ray.results.analysis.reproduction import (
     verdict,
 )
 from nalu_ray.results.analysis.table import Place, Table
+from nalu_ray.results.output.captions import captions, title
 from nalu_ray.results.output.formats import html_statistics, latex, tidy
-from nalu_ray.results.output.grid import (
-    Grid,
-    Line,
-    Section,
-    arrange,
-    captions,
-    spread,
-    title,
-    with_results,
-)
+from nalu_ray.results.output.grid import Grid, Line, Section, arrange, spread, with_results
 from nalu_ray.results.output.page import charts, seeds
 
 MARKS = {
