@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sweep": PLAN,
     "sweep.ray": PLAN | {"cluster", "sweep"},
     "command": PLAN | {"__main__", "sweep", "sweep.ray", "trained"},
-    "__main__": {"errors", "input"},  # and the command that is asked for
+    "__main__": {"command", "errors", "input"},  # and the command that is asked for
     "testing": PLAN | {"sweep", "sweep.ray"},
     "cluster": {"errors", "input"},
     **dict.fromkeys(("api", "report", "tune"), PLAN | {"command", "sweep"}),

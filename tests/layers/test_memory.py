@@ -8,7 +8,7 @@ import torch
 from nalu_ray.layers import build_cell
 
 
-@pytest.mark.parametrize("name", ["nac", "nalu", "nac_nalu"])
+@pytest.mark.parametrize("name", ["nac", "nalu"])
 def test_memory_init_sets_what_h_adds_to_itself(name: str) -> None:
     cell = build_cell(name, 3, 2, memory_init=20.0)
     cell.reset_parameters(torch.Generator().manual_seed(0))

@@ -390,7 +390,12 @@ def test_gridworld_alone_whose_ray_cannot_start_is_one_line(empty: Path) -> None
     (empty / "file").write_text("")
     done = subprocess.run(
         [sys.executable, "-m", "nalu_ray.tune", *GRIDWORLD.split(), "--quiet"],
-        env={**os.environ, "HOME": str(empty / "file"), "PYTHONPATH": PYTHONPATH},
+        env={
+            **os.environ,
+            "HOME": str(empty / "file"),
+            "PYTHONPATH": PYTHONPATH,
+            "RAY_AUTH_MODE": "token",
+        },
         capture_output=True,
         text=True,
         check=False,
