@@ -99,8 +99,8 @@ def execute(request: TuneRequest, console: Console) -> Execution:
             tried |= {(trial.setting_id, seed) for trial in plan.trials for seed in trial.seeds}
             if plan.trials and _address(request) is None:
                 _prepare(request)
-            stack.enter_context(_beside(request, plan, session))
-            curves = (_work(part, plan, session, console) if plan.trials else None) or curves
+            with _beside(request, plan, session):
+                curves = (_work(part, plan, session, console) if plan.trials else None) or curves
             if request.options.fail_fast and screen.failures(
                 plan, part.store.outcomes(part.task.name)
             ):

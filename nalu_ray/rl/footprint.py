@@ -80,6 +80,7 @@ def _sizes(config: NetworkConfig, world: World) -> tuple[int, int]:
 @functools.lru_cache(maxsize=1024)
 def _fault(config: NetworkConfig, world: World) -> str | None:
     """Returns why a network cannot be trained, None if it can."""
+    giant = False
     try:
         count, state = _sizes(config, world)
         giant = max(count, COPIES * state) > MOST_NUMBERS

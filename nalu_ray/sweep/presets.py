@@ -288,18 +288,20 @@ def expand(
     use = Use(sweep)
     wrong_points: list[tuple[str, list[str]]] = []
     possible: set[str] = set()
+    axes = sorted({*sweep.axes, *sweep.changes, *sampled(sweep)} - {*sweep.every})
     for candidate in _bounded(candidates(sweep, readers.defaults, parse_seeds), sweep, seeds):
         try:
             setting = use.settle(setting_type.model_validate(candidate.values), candidate)
         except ValidationError as error:
-            wrong_points.append((_but(sweep, candidate), explain(error)))
+            wrong_points.append((_key(candidate, axes), explain(error)))
             continue
-        possible.add(_but(sweep, candidate))
+        if sweep.every:
+            possible.add(_key(candidate, axes))
         before = points[setting.id].seeds if setting.id in points else ()
         union = tuple(dict.fromkeys([*before, *(seeds or candidate.seeds)]))
         points[setting.id] = Point(setting=setting, seeds=union)
     for others, lines in wrong_points:
-        mistakes += [] if sweep.every and others in possible else lines
+        mistakes += [] if others in possible else lines
     if mistakes or not points:
         raise ConfigError(mistakes or ["no settings: an axis has no values"])
     if unread := use.mistakes():
@@ -307,10 +309,9 @@ def expand(
     return list(points.values())
 
 
-def _but(sweep: Preset, candidate: Candidate) -> str:
-    """Returns the values of a point's axes as a key, without the fields of ``every``."""
-    axes = {*sweep.axes, *sweep.changes, *sampled(sweep)} - {*sweep.every}
-    return repr([(name, candidate.values.get(name)) for name in sorted(axes)])
+def _key(candidate: Candidate, fields: Sequence[str]) -> str:
+    """Returns a point's values of some fields as a key."""
+    return repr([candidate.values.get(name) for name in fields])
 
 
 def with_samples(

@@ -48,6 +48,7 @@ _SIGNS = {
     "data-dependent": ("data-dependent", ".item()", "dynamic shape"),
 }
 _outcomes: dict[Any, str | None] = {}
+_NOT_TRIED = "not tried"
 
 
 def step_parts(
@@ -81,7 +82,10 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
     asked = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
     key = (task.name, *asked, *_signature(network))
     if key not in _outcomes:
-        _outcomes[key] = _fault(task, setting, giant)
+        fault = _fault(task, setting, giant)
+        if fault == _NOT_TRIED:  # another setting of this network may be smaller
+            return
+        _outcomes[key] = fault
     if fault := _outcomes[key]:
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
 
@@ -107,12 +111,12 @@ def check_network(
 
 
 def _fault(task: SupervisedTask[Any], setting: SupervisedSetting, giant: bool) -> str | None:
-    """Returns the reason of a failure, or None if the step works."""
+    """Returns the reason of a failure, None if the step works, or ``_NOT_TRIED``."""
     small = {name: EXAMPLES for name in ("batch", "pool") if getattr(setting, name, None)}
     setting = setting.model_copy(update=small)
     try:
         if _bytes_of(task, setting) > MOST_BYTES:
-            return None  # the plan has the arithmetic
+            return _NOT_TRIED  # the plan has the arithmetic
         batch = task.example(setting, _streams(task, setting))
         if batch is None:
             return None

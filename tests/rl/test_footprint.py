@@ -84,3 +84,12 @@ def test_ours_can_be_trained(variant: str, wiring: str) -> None:
     before = torch.get_rng_state()
     TASK.check(GridworldSetting.model_validate({"variant": variant, "wiring": wiring}))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_unit_that_cannot_be_built_is_named(mine: type[Unit]) -> None:
+    def built(*_: object) -> None:
+        raise NotImplementedError("later")
+
+    mine.__init__ = built  # type: ignore[method-assign, assignment]
+    with pytest.raises(TypeError, match=r"^variant=mine cannot be trained: NotImplementedError$"):
+        TASK.check(GridworldSetting(variant="mine"))

@@ -8,14 +8,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nalu_ray import layers
 from nalu_ray.data import mnist
+from nalu_ray.layers.cells.unit_cell import _cells
 from nalu_ray.results.publication import read
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
 from nalu_ray.task import Batch
 from nalu_ray.tasks.sequential_mnist import TASK
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS, answers, by_length
-from nalu_ray.tasks.sequential_mnist.network import DigitNumber, SequentialSetting, TrueAccumulator
+from nalu_ray.tasks.sequential_mnist.network import (
+    DigitNumber,
+    SequentialSetting,
+    TrueAccumulator,
+    _built,
+)
 from nalu_ray.tasks.sequential_mnist.tables import MODELS, PUBLISHED
 from nalu_ray.training.penalty_terms import parse
 from nalu_ray.training.replicas import Replicas
@@ -276,3 +283,18 @@ def test_presets_run_what_tables_compare(preset: str, op: Any) -> None:
     references = [seeds for s, seeds in chosen if s.layer == "exact"]
     assert len(references) == 1
     assert len(references[0]) >= 3
+
+
+@pytest.mark.parametrize("error", [TypeError, NotImplementedError, IndexError])
+def test_a_strange_unit_stands_in_no_others_way(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def strange(in_features: int, hidden_features: int) -> nn.Module:
+        raise error("needs more")
+
+    monkeypatch.setattr(_cells, "entries", dict(_cells.entries))
+    layers.register_cell("strange", label="Strange")(strange)
+    assert setting(layer="nau").layer == "nau"
+    with pytest.raises(ValueError, match="strange cannot read one number per step"):
+        setting(layer="strange")
+    _built.cache_clear()

@@ -277,3 +277,14 @@ def test_shared_inputs_are_rehearsed_as_in_a_run(
     rehearsal._outcomes.clear()
     with pytest.raises((TypeError, ValueError), match=r"answers with shape \(8, 2\)"):
         Watching(lambda: nn.Linear(3, 2)).check(SupervisedSetting(shared_inputs=shared))
+
+
+def test_a_setting_too_large_to_try_speaks_for_no_smaller_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task(lambda: nn.Sequential(Unit(halved), nn.Identity()))  # not tried by other tests
+    monkeypatch.setattr(rehearsal, "MOST_BYTES", -1)
+    task.check(SupervisedSetting())
+    monkeypatch.undo()
+    with pytest.raises(TypeError, match=RANDOM):
+        task.check(SupervisedSetting())

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
+from nalu_ray.errors import raise_interruption
 from nalu_ray.input.values import Named
 from nalu_ray.tasks._mnist_series.network import ImageReader, ReaderSetting
 from nalu_ray.training import footprint, members
@@ -24,10 +25,13 @@ EXACT = "exact"  # the reference: the true accumulator over a convnet that is le
 
 @functools.cache
 def _built(name: str) -> layers.Cell | None:
-    """Returns a cell without memory that reads one number per step; None if it needs more."""
+    """Returns a cell without memory that reads one number per step; None if there is none."""
     try:
         return footprint.without_memory(lambda: layers.build_cell(name, 1, 1))
-    except ValueError:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever another package's unit raises
+        raise_interruption(error)
         return None
 
 
@@ -38,7 +42,7 @@ def _cells() -> list[str]:
 def _known(name: str) -> str:
     known("cell", name, [EXACT, *layers.cell_names()], "cell")
     if name != EXACT and _built(name) is None:
-        raise ValueError(f"{name} reads several numbers per step; a digit is one number here")
+        raise ValueError(f"{name} cannot read one number per step, as a digit is here")
     return name
 
 
