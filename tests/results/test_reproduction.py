@@ -20,7 +20,7 @@ from nalu_ray.results.specs import Measure
 from tests.results.samples import TABLE_7, frame, mse, run
 
 ERROR = Measure(metric="mse", split="extrapolation", label="E")
-PER_CENT = Measure(metric="accuracy", split="test", label="%", better="higher")
+PER_CENT = Measure(metric="accuracy", split="test", label="%", scale=100, better="higher")
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,7 @@ PER_CENT = Measure(metric="accuracy", split="test", label="%", better="higher")
         (ERROR, None, "4.2", "not run"),
         (ERROR, None, "4.2‡", "not run"),
         (ERROR, 4.2, "4.2‡", "cannot be"),
+        (PER_CENT, 91.5, "93.1", "worse"),  # without the sign, as in Table 4
         (PER_CENT, 97.5, "97.6%", "reproduced"),
         (PER_CENT, 97.0, "97.6%", "worse"),
         (PER_CENT, 99.0, "97.6%", "better"),

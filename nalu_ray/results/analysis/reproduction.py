@@ -120,7 +120,8 @@ def _agrees(measure: Measure, cell: TableCell, printed: published.Published) -> 
     digits = len(printed.text.partition("%")[0].partition(";")[0].partition(".")[2])
     rounding = 0.5 * 10.0**-digits * measure.published_scale
     close = abs(value - target) <= rounding * (1 + 1e-9)
-    if printed.text.endswith("%") and measure.highest:  # 90 % is far from 99 %
+    # an accuracy, whether or not its table prints the sign: 90 % is far from 99 %
+    if measure.highest and (printed.text.endswith("%") or measure.scale == 100):
         value, target = 100 - value, 100 - target
     low, high = sorted((target / FACTOR, target * FACTOR))
     return close or low <= value <= high
