@@ -605,6 +605,11 @@ def test_others_read_a_folder_at_once(store: Store) -> None:
     duckdb = pytest.importorskip("duckdb")
     query = f"select count(*), count(clip), min(clip) from '{pattern}'"
     assert duckdb.sql(query).fetchall() == [(16, 8, 1.0)]
+    fastparquet = pytest.importorskip("fastparquet")
+    files = sorted(map(str, folder(store).glob("*.parquet")))
+    frame = fastparquet.ParquetFile(files).to_pandas()
+    assert (len(frame), frame["clip"].count(), frame["clip"].min()) == (16, 8, 1.0)
+    assert set(frame["layer"]) == set(found["layer"].to_pylist())
 
 
 def test_what_reads_waits_for_no_pipe(tmp_path: Path) -> None:
