@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -16,12 +17,13 @@ from nalu_ray.command.words import Parser, assignments, take_values, task_and_wo
 from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.input import invocation
 from nalu_ray.input.values import split
+from nalu_ray.results.analysis.table import publication_place
 from nalu_ray.results.filters import EVERYTHING
 from nalu_ray.results.output import leaderboard, reproduction, runs
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, file_name, present
-from nalu_ray.results.publication import Publication, read
+from nalu_ray.results.publication import Place, Publication, read
 from nalu_ray.results.store import paths
 from nalu_ray.results.store.atomic_files import write_text
 from nalu_ray.results.store.store import Store
@@ -30,7 +32,10 @@ from nalu_ray.sweep.warnings import WarningRelay
 
 __all__ = ["main", "present"]
 
+log = logging.getLogger(__name__)
+
 _WIDTH = 120
+_LISTED = 5
 _WORDS = ("layer", "op", "lr", "hidden", "preset", "seeds")  # fields that many tasks have
 
 _EXAMPLES = """\
@@ -160,6 +165,8 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.published:
         values = _published(store, arguments.published)
         tasks = [stored.with_published(values) for stored in tasks]
+        for line in [] if words else _without_cell(tasks, values):
+            log.warning("%s: %s", arguments.published, line)
     uri = "://" in arguments.out
     target = Path(arguments.to or ("report" if uri else os.path.join(arguments.out, "report")))
     if arguments.reproduction:
@@ -237,6 +244,21 @@ def _published(store: Store, file: Path) -> dict[str, Publication]:
             [f"{file}: {did_you_mean('table or figure', name, known)}" for name in unknown]
         )
     return values
+
+
+def _without_cell(tasks: Sequence[Stored], values: Mapping[str, Publication]) -> Iterator[str]:
+    """Yields a line per table with published values that none of its cells shows."""
+    shown: dict[str, set[Place]] = {}
+    for table in (table for stored in tasks for table in stored.tables):
+        places = {publication_place(table.spec, *place) for place in table.cells}
+        shown.setdefault(table.spec.name, set()).update(places)
+    for name, places in shown.items():
+        given = values[name].values if name in values else ()
+        left = [value.place for value in given if value.place not in places]
+        if left:
+            listed = "; ".join(", ".join(filter(None, place)) for place in left[:_LISTED])
+            more = f"; and {len(left) - _LISTED} more" * (len(left) > _LISTED)
+            yield f"{name} has no cell for {listed}{more}"
 
 
 def _load(store: Store, names: Sequence[str]) -> list[Stored]:

@@ -111,6 +111,19 @@ def test_the_command_line_brings_ones_own(
     assert re.findall(r"\(([0-9.]+)\)", text) == ["7.5"]
 
 
+def test_values_that_no_cell_shows_are_named(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["table_5,tanh,,error,7.5", "table_5,tahn,,error,1", "table_5,relu,,eror,2"]
+    path = written(tmp_path, HEADING, *lines)
+    words = ["identity", "--out", str(results), "--to", str(tmp_path / "to")]
+    assert main([*words, "--published", str(path), "--format", "md"]) == 0
+    out, err = capsys.readouterr()
+    assert "(7.5)" in out
+    expected = f"warning: {path}: table_5 has no cell for tahn, error; relu, eror"
+    assert err.splitlines()[0] == expected
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -244,12 +244,17 @@ def printed_place(spec: TableSpec, row: str, column: str, key: str) -> Place:
     return named, *(measure.published or (key, measure.split))
 
 
+def publication_place(spec: TableSpec, row: str, column: str, key: str) -> Place:
+    """Returns row, column and measure under which a file of published values has a cell."""
+    named, beside, _ = printed_place(spec, row, column, key)
+    return named, beside if spec.columns else base_key(column), key
+
+
 def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | None:
     named, beside, split = printed_place(spec, row, column, key)
     printed = None
     if spec.publication is not None:
-        beside = beside if spec.columns else base_key(column)
-        printed = spec.publication.lookup(named, beside, key)
+        printed = spec.publication.lookup(*publication_place(spec, row, column, key))
     elif spec.number is not None:
         printed = published.lookup(spec.number, named, beside, split)
     if printed is None:
