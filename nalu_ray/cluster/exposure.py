@@ -69,7 +69,7 @@ def readable_by_others(path: Path) -> bool:
 
 def secrets(config: dict[str, Any]) -> Iterator[str]:
     """Yields a line for each value that looks like a secret, without the value."""
-    for where, text in _texts(config, ""):
+    for where, text in texts(config):
         names = [name for name, pattern in _SECRETS.items() if pattern.search(text)]
         if not names and _SECRET_FIELD.search(where.rpartition(".")[2]):
             names = ["a secret"]
@@ -90,7 +90,7 @@ def _token(mounts: dict[str, Any]) -> Iterator[str]:
 
 def _groups(config: dict[str, Any]) -> Iterator[str]:
     provider = config["provider"]
-    for where, text in _texts(provider.get("security_group"), "provider.security_group"):
+    for where, text in texts(provider.get("security_group"), "provider.security_group"):
         if _is_world(text):
             yield (
                 f"{where}={text}: the whole internet; name a range such as 203.0.113.7/32, or "
@@ -115,10 +115,10 @@ def _is_world(text: str) -> bool:
     return not network.is_private and network.prefixlen < _WIDEST[network.version]
 
 
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+def texts(value: Any, where: str = "") -> Iterator[tuple[str, str]]:
     """Yields the path and the text of every text in nested fields."""
     if isinstance(value, str):
         yield where, value
     items = value.items() if isinstance(value, dict) else ()
     for key, inner in enumerate(value) if isinstance(value, list) else items:
-        yield from _texts(inner, f"{where}.{key}" if where else str(key))
+        yield from texts(inner, f"{where}.{key}" if where else str(key))

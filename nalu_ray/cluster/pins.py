@@ -15,6 +15,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from nalu_ray.cluster.exposure import texts
+
 PROJECT = "nalu-ray"
 PINNED = ("ray", "torch")
 # What runs on every node, before Ray starts.
@@ -98,30 +100,19 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
 
 def _unchecked(config: dict[str, Any]) -> Iterator[str]:
     """Yields a line for each download without a checksum."""
-    for where, command in _values(config, "_commands"):  # those of node types among them
-        if found := _UNCHECKED.search(command):
-            yield f"{where}: {found[0]!r}: runs an unchecked download; verify a checksum"
-    for where, image in _values(config, "sourceImage"):
-        if "/family/" in image:
-            yield f"{where}={image!r}: it changes over time; write an image's name"
+    for where, value in texts(config):
+        field = ".".join(part for part in where.split(".") if not part.isdigit())
+        # those of node types among them
+        if field.endswith("_commands") and (found := _UNCHECKED.search(value)):
+            yield f"{field}: {found[0]!r}: runs an unchecked download; verify a checksum"
+        if field.endswith("sourceImage") and "/family/" in value:
+            yield f"{field}={value!r}: it changes over time; write an image's name"
     for words in _installing(config):
         for path, text in _locks(words, config):
             if text is None:
                 yield f"{FIELD}: -r {path}: no such file in file_mounts"
             elif "--require-hashes" not in words:
                 yield f"{FIELD}: -r {path}: without --require-hashes"
-
-
-def _values(values: Any, end: str, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yields each text, at any depth, of the fields whose names end in ``end``."""
-    if isinstance(values, dict):
-        for name, value in values.items():
-            yield from _values(value, end, f"{where}.{name}".lstrip("."))
-    elif isinstance(values, list):
-        for value in values:
-            yield from _values(value, end, where)
-    elif where.endswith(end):
-        yield where, str(values)
 
 
 def _locks(words: list[str], config: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

@@ -13,6 +13,7 @@ from nalu_ray.rl.agent.stored import build_network
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.training import footprint, patterns
 from nalu_ray.training.optimisers import OptimiserName
+from nalu_ray.training.rehearsal import MOST_NUMBERS
 
 MIB = 1024**2
 # processes as RLlib starts them, before there is a network or an environment
@@ -20,7 +21,6 @@ RUNNER_BYTES, OWN_BYTES = 700 * MIB, 600 * MIB
 # Tensors as large as the parameters in a runner: its own learner, gradients, weights on the way.
 OF_RUNNER = 8
 EPISODE_BYTES = 200  # of an environment, and of an episode's row
-MOST_NUMBERS = 2**22  # of a network that is tried with numbers
 STEPS, COPIES = 2, 3  # of the step that tries it
 
 

@@ -9,7 +9,7 @@ from nalu_ray.results.analysis.axes import setting_labels, stored_column
 from nalu_ray.results.analysis.text import spans
 from nalu_ray.results.filters import EVERYTHING, Filter
 from nalu_ray.results.output.formats import inert
-from nalu_ray.results.store.rows import OUTCOME, PRESET, RUN
+from nalu_ray.results.store.rows import OUTCOME, PRESET, run_keys
 from nalu_ray.results.store.store import Store
 
 HEAD = ("task", "setting", "setting_id", "preset", "seeds", "ended", "file")
@@ -27,8 +27,7 @@ def listing(store: Store, task: str, only: Filter = EVERYTHING) -> str:
         only: which settings, presets and seeds are listed.
     """
     rows, specs = store.load(task), store.specs(task)
-    runs_shown = only.rows(rows)[RUN].drop_duplicates()
-    shown = {(str(sid), int(seed)) for sid, seed in runs_shown.to_numpy()}
+    shown = run_keys(only.rows(rows))
     settings = rows.drop_duplicates("setting_id").reset_index(drop=True)
     axes = [name for name in (specs.axes if specs else ()) if name in settings]
     labels = setting_labels(settings, axes)

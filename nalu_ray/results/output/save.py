@@ -35,14 +35,11 @@ from nalu_ray.results.output.terminal import show, show_briefly
 from nalu_ray.results.publication import Publication
 from nalu_ray.results.specs import FigureSpec, TableSpec, TaskSpecs
 from nalu_ray.results.store.atomic_files import write_text
-from nalu_ray.results.store.rows import RUN
+from nalu_ray.results.store.rows import Key, run_keys
 from nalu_ray.results.store.store import Outcome, Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Key = tuple[str, int]
-"""A setting's id and a seed."""
 
 SAVED = ("md", "csv")
 _LONGEST = 120
@@ -159,10 +156,10 @@ class Stored:
             words: ``key=value`` words that name the settings; left out if they hide any of them.
             asked: settings' ids with a seed each, that must be shown as far as they are stored.
         """
-        stored = _runs(self.rows)
+        stored = run_keys(self.rows)
         must = stored.intersection(asked)
         try:
-            shown = _runs(self._filtered_by(words).shown)
+            shown = run_keys(self._filtered_by(words).shown)
         except ConfigError:
             words, shown = (), stored
         # a filter leaves out settings that do not read its field
@@ -204,9 +201,9 @@ class Stored:
     def shown_runs(self) -> set[Key]:
         """The runs that are shown; of some presets, those in their tables and figures."""
         if not self.only.presets:
-            return _runs(self.shown)
+            return run_keys(self.shown)
         specs: list[TableSpec | FigureSpec] = [*self.specs.tables, *self.specs.figures]
-        return {run for spec in specs for _, rows in self._sweeps(spec) for run in _runs(rows)}
+        return {run for spec in specs for _, rows in self._sweeps(spec) for run in run_keys(rows)}
 
     def _sweeps(self, spec: TableSpec | FigureSpec) -> list[tuple[Sweep, pd.DataFrame]]:
         presets = self.only.presets
@@ -231,10 +228,10 @@ class Stored:
         """Returns the stored presets that are not shown, and those shown in part."""
         others: list[str] = []
         for spec in self.specs.tables:
-            shown = {sweep: _runs(rows) for sweep, rows in self._sweeps(spec)}
+            shown = {sweep: run_keys(rows) for sweep, rows in self._sweeps(spec)}
             for sweep, rows in self._stored(spec):
                 name = sweep.label or "older rows"
-                others += _hidden(_runs(rows), shown[sweep], name) if sweep in shown else [name]
+                others += _hidden(run_keys(rows), shown[sweep], name) if sweep in shown else [name]
         return list(dict.fromkeys(others))
 
     @cached_property
@@ -355,12 +352,6 @@ class Stored:
     def _folder(self, folder: Path) -> Path:
         # a filtered report does not replace the files of a whole one
         return folder / file_name(self.specs.task, " ".join(self.only.words))
-
-
-def _runs(rows: pd.DataFrame) -> set[Key]:
-    """Returns the setting's id and the seed of each run."""
-    runs = rows[RUN].drop_duplicates()
-    return {(str(sid), int(seed)) for sid, seed in runs.itertuples(index=False)}
 
 
 def _hidden(stored: set[Key], shown: set[Key], name: str) -> Iterator[str]:

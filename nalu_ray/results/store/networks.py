@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from nalu_ray.errors import ConfigError, did_you_mean, printable
 from nalu_ray.input import invocation
+from nalu_ray.results.store.rows import Key
 from nalu_ray.results.store.store import Store
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ About = Mapping[str, Any]
 """Description of one network: plain values by name."""
 
 
-Runs = Collection[tuple[str, int]]
+Runs = Collection[Key]
 """Settings' ids with a seed each."""
 
 

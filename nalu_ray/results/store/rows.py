@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+Key = tuple[str, int]
+"""A setting's id and a seed."""
+
 KEY = ["task", "setting_id", "seed"]
 RUN = ["setting_id", "seed"]
 PRESET, CHANGES, CODE, OUTCOME = "preset", "changes", "code", "outcome"
@@ -163,3 +166,9 @@ def only(table: pa.Table, seeds: Sequence[int]) -> pa.Table:
     if present == len(seeds):  # usual; saves comparing every row
         return table
     return table.filter(pc.is_in(table["seed"], pa.array(seeds, pa.int64())))
+
+
+def run_keys(rows: pd.DataFrame) -> set[Key]:
+    """Returns the setting's id and the seed of each run."""
+    runs = rows[RUN].drop_duplicates()
+    return {(str(sid), int(seed)) for sid, seed in runs.itertuples(index=False)}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 MARK = b"\nnalu_ray sha256 "
 _DIGITS = 64
@@ -12,6 +15,7 @@ _ZIP_END = b"PK\x05\x06"
 _ZIP_END_LENGTH = 22
 
 KEY = "nalu_ray.sha256"
+IN_JSON = "sha256"
 BLANK = "0" * _DIGITS
 # the key in the footer of a Parquet file, then two bytes that say that 64 characters follow
 _IN_FOOTER = re.compile(re.escape(KEY.encode()) + rb"..(.{64})", re.DOTALL)
@@ -51,6 +55,33 @@ def unsealed(data: bytes) -> bytes:
     """
     check(data)
     return data[:-_LENGTH] if is_sealed(data) else data
+
+
+def seal_json(values: Mapping[str, Any]) -> bytes:
+    """Returns a JSON object with a digest of its other values under :data:`IN_JSON`."""
+    return json.dumps({**values, IN_JSON: _of_json(values)}, indent=1, ensure_ascii=False).encode()
+
+
+def unsealed_json(data: bytes) -> bytes:
+    """Verifies the digest of JSON and returns the JSON without it; accepts JSON without a digest.
+
+    Raises:
+        DamagedError: the values have changed.
+        ValueError: it is not JSON.
+    """
+    try:
+        values = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not (isinstance(values, dict) and IN_JSON in values):
+        return data
+    if values.pop(IN_JSON) != _of_json(values):
+        raise DamagedError("changed since it was written: its digest is another")
+    return json.dumps(values).encode()
+
+
+def _of_json(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def seal_rows(data: bytes) -> bytes:

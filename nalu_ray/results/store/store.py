@@ -16,7 +16,6 @@ differ from that preset, as JSON; older files lack both.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -31,7 +30,7 @@ from pyarrow import fs
 
 from nalu_ray.errors import printable
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import atomic_files, index, packs, row_files
+from nalu_ray.results.store import atomic_files, index, packs, row_files, seal
 from nalu_ray.results.store.atomic_files import Entry
 from nalu_ray.results.store.columns import Columns, check_texts, typed
 from nalu_ray.results.store.errors import ReadError, StoreError
@@ -58,8 +57,6 @@ from nalu_ray.results.store.shared import SharedColumns
 __all__ = ["COLUMNS", "COMPLETED", "KEY", "Outcome", "Store", "StoreError"]
 
 log = logging.getLogger(__name__)
-
-_DIGEST = "sha256"
 
 _LAST = ".parquet"
 _LISTINGS = 4  # how often a folder is listed whose files are being packed
@@ -199,9 +196,8 @@ class Store:
 
     def write_specs(self, specs: TaskSpecs) -> None:
         """Stores the specifications of the task's tables and figures beside its rows."""
-        values = specs.model_dump(mode="json")
-        text = json.dumps({**values, _DIGEST: _digest(values)}, indent=1, ensure_ascii=False)
-        self.put(self._path(specs.task, "specs.json"), text.encode())
+        data = seal.seal_json(specs.model_dump(mode="json"))
+        self.put(self._path(specs.task, "specs.json"), data)
 
     def write_text(self, task: str, name: str, text: str) -> str:
         """Stores a text, such as a traceback, beside the rows and returns its path."""
@@ -233,7 +229,7 @@ class Store:
         path = self._path(task, "specs.json")
         data = self.read(path)
         try:
-            return None if data is None else TaskSpecs.read(_verified(data))
+            return None if data is None else TaskSpecs.read(seal.unsealed_json(data))
         except ValueError as error:
             self._warn(path, f"skipped {printable(path)}: {printable(error)}")
             return None
@@ -510,24 +506,3 @@ def _flat(value: Any) -> Any:
 
 def _json(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, indent=1, sort_keys=True, default=str).encode()
-
-
-def _digest(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def _verified(data: bytes) -> bytes:
-    """Returns JSON without its digest; that of earlier versions has none.
-
-    Raises:
-        ValueError: it is not JSON, or the digest is another.
-    """
-    try:
-        values = json.loads(data)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if isinstance(values, dict) and _DIGEST in values:
-        if values.pop(_DIGEST) != _digest(values):
-            raise ValueError("changed since it was written: its digest is another")
-        return json.dumps(values).encode()
-    return data

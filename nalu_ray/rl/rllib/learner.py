@@ -25,7 +25,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from nalu_ray.rl.agent.network import Network
 from nalu_ray.rl.losses import LossConfig, Taken, scheduled
 from nalu_ray.rl.rollout import Rollout
-from nalu_ray.training import members, patterns
+from nalu_ray.training import members
 from nalu_ray.training.recording import Repeated
 
 PROGRESS = "progress"  # component of the state: counters
@@ -263,8 +263,8 @@ class ActorCriticLearner(TorchLearner):
 
     def _trained(self) -> dict[str, nn.Parameter]:
         """Returns the parameters that are trained; those without a gradient are constants."""
-        network = self.network
-        return {name: network.get_parameter(name) for name in patterns.trained(network)}
+        named = self.network.named_parameters()
+        return {name: parameter for name, parameter in named if parameter.requires_grad}
 
     def _given(self, rollout: Rollout, steps: int) -> tuple[Tensor, ...]:
         """Returns the arguments of :class:`Loss`; the features of pictures have a gradient."""
@@ -294,11 +294,10 @@ class ActorCriticLearner(TorchLearner):
         """Moves trained parameters to where their units want them: bounds, then projections."""
         for name, (low, high) in members.bounds(self.network).items():  # of trained ones
             self.network.get_parameter(name).clamp_(low, high)
-        trained = {id(parameter) for parameter in self._trained().values()}
         for module in members.units_with(self.network, "projected").values():
             unit: Any = module
             for name, value in unit.projected().items():
-                if id(parameter := unit.get_parameter(name)) in trained:
+                if (parameter := unit.get_parameter(name)).requires_grad:
                     parameter.copy_(value)
 
     def _drop(self, parts: dict[str, float]) -> None:
