@@ -83,8 +83,9 @@ class Axis(_Spec):
     )
     apart: dict[str, dict[str, str]] = Field(
         {},
-        description="another field -> value as stored -> label of its rows that have the other "
-        "field: a row of their own, value@field, published beside it what the value has",
+        description="another field, or field<number -> value as stored -> label of its rows that "
+        "have the other field, or have it below the number: a row of their own, such as "
+        "value@field, under the first that they fit; published beside it what the value has",
     )
 
 

@@ -7,6 +7,9 @@ from nalu_ray.results.specs import Axis
 CONTROLS = {"sum": "sum (control)", "rnn_identity": "RNN, identity (control)"}
 """Cells whose recurrence is given by hand: what a unit does beyond them is its own."""
 
+STARTED = "memory_init<20"
+"""From 20 on, W on h starts at the identity in float32; below, it starts near it and is learned."""
+
 MODELS = Axis(
     field="layer",
     labels={
@@ -19,15 +22,23 @@ MODELS = Axis(
         **CONTROLS,
     },
     given={
+        f"nac@{STARTED}": "a start",
+        f"nalu@{STARTED}": "a start",
+        f"nac_nalu@{STARTED}": "a start, NAC first",
         "nac@memory_init": "the recurrence",
         "nalu@memory_init": "the recurrence",
         "nac_nalu@memory_init": "the recurrence, NAC first",
     },
     apart={
+        STARTED: {
+            "nac": "NAC, identity start",
+            "nalu": "NALU, identity start",
+            "nac_nalu": "NAC+NALU (ours), identity start",
+        },
         "memory_init": {
             "nac": "NAC, memory given",
             "nalu": "NALU, memory given",
             "nac_nalu": "NAC+NALU (ours), memory given",
-        }
+        },
     },
 )

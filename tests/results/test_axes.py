@@ -24,6 +24,16 @@ def test_rows_with_a_given_memory_stand_apart() -> None:
     assert labels[at : at + 3] == ["NAC", "NAC, memory given", "NALU"]
 
 
+def test_a_memory_that_starts_near_the_identity_is_not_given() -> None:
+    keys = axis_column(frame(layer=["nalu"] * 4, memory_init=[3.0, 110.0, 20.0, None]), MODELS)
+    started = "nalu@memory_init<20"
+    assert keys.tolist() == [started, "nalu@memory_init", "nalu@memory_init", "nalu"]
+    labels = [heading.label for heading in headings(MODELS, keys)]
+    at = labels.index("NALU")
+    assert labels[at + 1 : at + 3] == ["NALU, identity start", "NALU, memory given"]
+    assert MODELS.given[started] == "a start"
+
+
 def test_every_unit_with_a_given_memory_says_so() -> None:
     keys = {name: f"{name}@memory_init" for name in ("nac", "nalu", "nac_nalu")}
     labels = {heading.key: heading.label for heading in headings(MODELS, keys.values())}

@@ -26,8 +26,8 @@ def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
     """Returns the labelled values in printed order, then stored values without a label."""
     keys = {value for value in values if isinstance(value, str)}
     beside = {
-        apart_key(name, field): label
-        for field, names in axis.apart.items()
+        apart_key(name, condition): label
+        for condition, names in axis.apart.items()
         for name, label in names.items()
     }
     shown = list(axis.labels)
@@ -48,16 +48,25 @@ def headings(axis: Axis, values: Iterable[object]) -> tuple[Heading, ...]:
 def axis_column(frame: pd.DataFrame, axis: Axis) -> pd.Series[Any]:
     """Returns the key of the heading that each row belongs under; see ``Axis.apart``."""
     keys = stored_column(frame, axis.field)
-    for field, names in axis.apart.items():
-        has = frame[field].notna() if field in frame else pd.Series(False, index=frame.index)
-        apart = {name: apart_key(name, field) for name in names}
+    for condition, names in axis.apart.items():
+        has = _fits(frame, condition)
+        apart = {name: apart_key(name, condition) for name in names}
         keys = keys.where(~(has & keys.isin(names)), keys.map(apart))
     return keys
 
 
-def apart_key(name: str, field: str) -> str:
-    """Returns the key of a value's rows that stand apart by another field."""
-    return f"{name}@{field}"
+def apart_key(name: str, condition: str) -> str:
+    """Returns the key of a value's rows that stand apart by another field, or field<number."""
+    return f"{name}@{condition}"
+
+
+def _fits(frame: pd.DataFrame, condition: str) -> pd.Series[bool]:
+    field, _, bound = condition.partition("<")
+    if field not in frame:
+        return pd.Series(False, index=frame.index)
+    if not bound:
+        return frame[field].notna()
+    return pd.to_numeric(frame[field], errors="coerce") < float(bound)
 
 
 def base_key(key: str) -> str:
