@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nalu_ray import registry, report, tune
+from nalu_ray.results.store import seal
 from nalu_ray.results.store.columns import columns
 from nalu_ray.results.store.row_files import encode
 from nalu_ray.results.store.rows import COLUMNS, COMPLETED, OF_TRIAL
@@ -72,7 +72,7 @@ def _dealt(files: int, points: int) -> list[int]:
 def _repeat(first: Path, count: int, seeds: int, generator: np.random.Generator) -> None:
     """Adds files like the first until there are ``count``, with other seeds and errors."""
     table = pq.read_table(first.with_suffix(".parquet"))
-    manifest = json.loads(first.with_suffix(".json").read_text())
+    manifest = seal.json_values(first.with_suffix(".json").read_bytes())
     at = {name: table.column_names.index(name) for name in ("seed", "value")}
     ends = pc.equal(table["metric"], COMPLETED)
     for block in range(1, count):
@@ -83,7 +83,7 @@ def _repeat(first: Path, count: int, seeds: int, generator: np.random.Generator)
         name = first.with_name(f"{first.name[:-12]}{block:012x}")
         name.with_suffix(".parquet").write_bytes(encode(other))
         manifest["spec"]["seeds"] = [*range(block * seeds, (block + 1) * seeds)]
-        name.with_suffix(".json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+        name.with_suffix(".json").write_bytes(seal.seal_json(manifest))
 
 
 def read_plan(out: str) -> None:

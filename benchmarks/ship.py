@@ -23,6 +23,7 @@ import torch
 
 from nalu_ray import trained
 from nalu_ray.registry import task as task_named
+from nalu_ray.results.store import seal
 from nalu_ray.results.store.store import Store
 from nalu_ray.rl.agent import choice, stored
 from nalu_ray.training import best_networks, tensor_files
@@ -91,8 +92,8 @@ def _model(out: str, task: str, wanted: dict[str, str]) -> tuple[str, bytes, str
 
 def _manifest(out: str, task: str, path: str) -> dict[str, Any]:
     trial = "-".join(Path(path).name.split(".")[0].split("-")[:2])
-    text = Path(out, task, f"{trial}.json").read_text(encoding="utf-8")
-    manifest: dict[str, Any] = json.loads(text)
+    data = Path(out, task, f"{trial}.json").read_bytes()
+    manifest: dict[str, Any] = seal.json_values(data)
     return manifest
 
 

@@ -20,7 +20,7 @@ from nalu_ray.input.values import split
 from nalu_ray.results.analysis.table import publication_place
 from nalu_ray.results.filters import EVERYTHING
 from nalu_ray.results.output import leaderboard, reproduction, runs
-from nalu_ray.results.output.formats import FORMATS
+from nalu_ray.results.output.formats import FORMATS, together
 from nalu_ray.results.output.page import page
 from nalu_ray.results.output.save import SAVED, Stored, count, file_name, present
 from nalu_ray.results.publication import Place, Publication, read
@@ -190,10 +190,10 @@ def _separate(
 ) -> list[Path]:
     """Prints the tables, and writes them and the figures to files."""
     written: list[Path] = []
+    if form:
+        print(together((table for stored in tasks for table in stored.tables), form), end="")
     for stored in tasks:
-        if form:
-            print("\n".join(FORMATS[form](table) for table in stored.tables))
-        else:
+        if not form:
             stored.print(_console())
         written += stored.save_tables(target, (form,) if form else SAVED)
         written += stored.save_figures(target)

@@ -39,6 +39,13 @@ class Setting(StrictModel):
         """
         return {}
 
+    def unread_parts(self) -> dict[str, dict[int, str]]:
+        """Returns the parts of lists, by index, that have no effect at this point, with the reason.
+
+        A grid does not vary them either.
+        """
+        return {}
+
     def remarks(self) -> list[str]:
         """Returns a line for each value that is valid but probably not meant; the plan shows it."""
         return []

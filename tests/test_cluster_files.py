@@ -316,6 +316,42 @@ def test_shipped_files_pass(name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
+    ("field", "command", "note"),
+    [
+        ("setup_commands", "pip install einops==0.8.0", "pip install einops==0.8.0: nothing ver"),
+        ("setup_commands", "cd x && ~/v/bin/python -m pip install -U -i a.b x y", "install x:"),
+        ("head_setup_commands", "uv pip install --python ~/v 'wandb>=1'", "pip install wandb>=1:"),
+        # the dependencies of a folder
+        ("setup_commands", "pip install -q -e ~/mine", "pip install ~/mine: nothing verifies"),
+        ("setup_commands", "pip install --no-deps -e ~/mine", None),
+        ("setup_commands", "pip install --no-deps einops", "pip install einops:"),
+        ("setup_commands", "pip install --no-deps git+https://a.b/c.git", "install git+https://a.b"),
+        (f"{SPOT}.worker_setup_commands", "pip install einops", "pip install einops:"),
+        ("setup_commands", f"pip install --require-hashes {LOCK}", None),
+        ("setup_commands", "sudo apt-get install -y htop", None),
+        ("setup_commands", "wget -O x a.b/c && sh x", "'wget -O x a.b/c && sh x': no check"),
+        ("setup_commands", "curl -o x https://a.b/c && sha256sum -c x.sha256", None),
+    ],
+)  # fmt: skip
+def test_a_download_that_nothing_fixes_is_noted_and_no_mistake(
+    tmp_path: Path, field: str, command: str, note: str | None
+) -> None:
+    config = load(LOCAL)
+    if "." in field:
+        config = load(AWS)
+        put(field, [command])(config)
+    else:
+        config[field] = [*config.get(field, []), command]
+    found = checked(tmp_path, config)
+    assert found.mistakes == []
+    notes = [line for line in found.notes if "commands" in line]
+    assert len(notes) == (note is not None)
+    for line in notes:
+        assert line.startswith(f"note: {field}: ")
+        assert str(note) in line
+
+
+@pytest.mark.parametrize(
     ("cidr", "is_open"),
     [("0.0.0.0/0", True), ("0.0.0.0/1", True), ("::/0", True), ("0:0::0/0", True),
      ("10.0.0.0/8", False), ("198.51.100.7/32", False)],

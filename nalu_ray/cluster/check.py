@@ -69,7 +69,7 @@ def check(path: Path, *, allow_open: bool = False) -> Checked:
         return Checked([refusal, *secrets], [])
     mistakes = [*_workers(config, prepared), *pins.mistakes(config)]
     mistakes += exposure.mistakes(config, allow_open)
-    notes = [] if allow_open else [*exposure.notes(config)]
+    notes = [*([] if allow_open else exposure.notes(config)), *pins.notes(config)]
     if config["provider"]["type"] == "aws":
         in_nodes, about_nodes = aws.node_configs(config)
         mistakes += in_nodes

@@ -21,6 +21,7 @@ PROJECT = "nalu-ray"
 PINNED = ("ray", "torch")
 # What runs on every node, before Ray starts.
 FIELD = "setup_commands"
+_SHOWN = 60
 _LOCKED = re.compile(r"^([\w.-]+) *(==[^\s;\\]+)", re.MULTILINE)
 _RUNS = r"(?:sudo\s+(?:-\S+\s+)*)?(?:\S*/)?(?:(?:ba|z|da|k)?sh|python[\d.]*|perl|ruby|node)\b"
 _DOWNLOADS = r"\b(?:curl|wget)\b"
@@ -28,6 +29,22 @@ _DOWNLOADS = r"\b(?:curl|wget)\b"
 _UNCHECKED = re.compile(
     rf"{_DOWNLOADS}[^|]*\|\s*{_RUNS}|{_RUNS}[^|;&]*(?:<\(|\$\(|`)\s*{_DOWNLOADS}[^)`]*[)`]"
 )
+_VERIFIES = re.compile(r"\b(?:sha\d+sum|shasum|openssl dgst|gpg|cosign)\b")
+_PIP = re.compile(r"\bpip[\d.]* (?:-\S+ )*install (.+)", re.DOTALL)
+# options of pip and uv pip with a value
+_VALUED = {
+    *("-r", "--requirement", "-c", "--constraint", "-i", "--index-url", "--extra-index-url", "-f"),
+    *(
+        "--find-links",
+        "-t",
+        "--target",
+        "-p",
+        "--python",
+        "--prefix",
+        "--cache-dir",
+        "--torch-backend",
+    ),
+}
 _COMMANDS = re.compile(r"&&|\|\||;|\n")
 _PYTHON = re.compile(r"--python[= ](\d[\w.]*)|\bpython(\d\.\d[\w.]*)(?= -m venv)")
 
@@ -54,6 +71,36 @@ def mistakes(config: dict[str, Any]) -> Iterator[str]:
     words = {f"{word.rstrip('/')}/" for words in _installing(config) for word in words}
     if not any(target.startswith(word) for target in targets for word in words):
         yield f"{FIELD}: nothing installs the project from file_mounts, such as -e ~/nalu-ray"
+
+
+def notes(config: dict[str, Any]) -> Iterator[str]:
+    """Yields a line for each download whose content nothing fixes: a choice, not a mistake."""
+    for field, command in _commands(config):
+        if not _UNCHECKED.search(command) and not _VERIFIES.search(command):
+            for text in re.findall(rf"{_DOWNLOADS} .*", command):
+                yield f"note: {field}: {_short(text)!r}: no checksum is verified"
+        for part in _COMMANDS.split(command):
+            match = _PIP.search(part)
+            if match and (word := _without_hash(_words(match[1]))):
+                yield (
+                    f"note: {field}: pip install {word}: nothing verifies what is downloaded; a "
+                    "lock file with --require-hashes does, then --no-deps for the rest"
+                )
+
+
+def _without_hash(words: list[str]) -> str:
+    """Returns the first word that makes pip download without a hash; empty if there is none."""
+    if {"--require-hashes", "-r", "--requirement"} & {*words}:  # without hashes, a mistake
+        return ""
+    values = {index + 1 for index, word in enumerate(words) if word in _VALUED}
+    named = [w for i, w in enumerate(words) if i not in values and not w.startswith("-")]
+    if "--no-deps" in words:  # a folder alone downloads nothing
+        named = [word for word in named if not _is_folder(word)]
+    return named[0] if named else ""
+
+
+def _is_folder(word: str) -> bool:
+    return word.startswith((".", "/", "~", "$")) and "://" not in word
 
 
 def describe(config: dict[str, Any]) -> str:
@@ -100,11 +147,10 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
 
 def _unchecked(config: dict[str, Any]) -> Iterator[str]:
     """Yields a line for each download without a checksum."""
-    for where, value in texts(config):
-        field = ".".join(part for part in where.split(".") if not part.isdigit())
-        # those of node types among them
-        if field.endswith("_commands") and (found := _UNCHECKED.search(value)):
+    for field, command in _commands(config):
+        if found := _UNCHECKED.search(command):
             yield f"{field}: {found[0]!r}: runs an unchecked download; verify a checksum"
+    for field, value in _fields(config):
         if field.endswith("sourceImage") and "/family/" in value:
             yield f"{field}={value!r}: it changes over time; write an image's name"
     for words in _installing(config):
@@ -113,6 +159,17 @@ def _unchecked(config: dict[str, Any]) -> Iterator[str]:
                 yield f"{FIELD}: -r {path}: no such file in file_mounts"
             elif "--require-hashes" not in words:
                 yield f"{FIELD}: -r {path}: without --require-hashes"
+
+
+def _fields(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields each text of the file with its field, without places in lists."""
+    for where, value in texts(config):
+        yield ".".join(part for part in where.split(".") if not part.isdigit()), value
+
+
+def _commands(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields each command with its field, those of node types among them."""
+    return ((field, text) for field, text in _fields(config) if field.endswith("_commands"))
 
 
 def _locks(words: list[str], config: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -140,7 +197,15 @@ def _installing(config: dict[str, Any]) -> Iterator[list[str]]:
         for part in _COMMANDS.split(command):
             _, install, rest = part.partition(" install ")
             if install:
-                try:
-                    yield shlex.split(rest)
-                except ValueError:  # quotes that do not match
-                    yield rest.split()
+                yield _words(rest)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # quotes that do not match
+        return text.split()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -48,7 +48,7 @@ from .npu import NPU, NaiveNPU
 from .nru import NRU
 from .nsr import NSR
 from .real_npu import ModifiedRealNPU, RealNPU
-from .registry import LayerEntry, UnknownLayerError, build, get, names, register
+from .registry import LayerEntry, UnknownLayerError, build, get, names, options_of, register
 from .snapping_nac import SnappingNAC, SnappingPower
 from .snmu import SNMU
 from .stack import Stack, Stacked, reset_parameters
@@ -128,6 +128,7 @@ __all__ = [
     "nalu_sums",
     "names",
     "normalised",
+    "options_of",
     "pair_names",
     "register",
     "register_cell",

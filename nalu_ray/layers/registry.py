@@ -18,7 +18,7 @@ import importlib
 import inspect
 import pkgutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -68,6 +68,21 @@ class LayerEntry:
         """The type that the factory gives each option; ``Any`` where it gives none."""
         return dict(_option_types(self.factory))
 
+    @property
+    def option_defaults(self) -> dict[str, Any]:
+        """What each option is if it is left out; without those whose takers have several."""
+        return dict(_option_defaults(self.factory))
+
+
+@cache
+def _option_defaults(factory: Callable[..., nn.Module]) -> dict[str, Any]:
+    defaults: dict[str, list[Any]] = {}
+    for parameter in _options_of_takers(factory):
+        defaults.setdefault(parameter.name, []).append(parameter.default)
+    return {
+        name: first for name, (first, *more) in defaults.items() if all(v == first for v in more)
+    }
+
 
 @cache
 def _option_types(factory: Callable[..., nn.Module]) -> dict[str, Any]:
@@ -88,9 +103,13 @@ def options_of(factory: Callable[..., object]) -> dict[str, inspect.Parameter]:
     A factory that passes ``**options`` on to classes names these in ``passes_options_to``; their
     keyword-only parameters count as its own.
     """
-    takers = (factory, *getattr(factory, "passes_options_to", ()))
-    parameters = (p for taker in takers for p in _signature(taker).parameters.values())
-    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return {parameter.name: parameter for parameter in _options_of_takers(factory)}
+
+
+def _options_of_takers(factory: Callable[..., object]) -> Iterator[inspect.Parameter]:
+    for taker in (factory, *getattr(factory, "passes_options_to", ())):
+        parameters = _signature(taker).parameters.values()
+        yield from (p for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def _signature(factory: Callable[..., object]) -> inspect.Signature:

@@ -149,17 +149,30 @@ class Use:
     reasons: dict[str, set[str]] = field(default_factory=dict)
 
     def settle(self, setting: Setting, candidate: Candidate) -> Setting:
-        """Returns the setting; varied fields that it does not read get their unvaried values."""
+        """Returns the setting; what it does not read of varied fields gets its unvaried values."""
         unread, varied = setting.unread(), candidate.varied
-        idle = [name for name in varied if name in unread]
-        self.read.update(name for name in varied if name not in unread)
-        if not idle:
+        idle = {name: unread[name] for name in varied if name in unread}
+        values = {name: value for name, value in candidate.values.items() if name not in idle}
+        changed = {name: candidate.unvaried[name] for name in idle if name in candidate.unvaried}
+        for name, reasons in setting.unread_parts().items():
+            if name not in varied or name in unread:
+                continue
+            given = getattr(setting, name)
+            usual = candidate.unvaried.get(name, type(setting).model_fields[name].default)
+            usual = usual * len(given) if len(usual) == 1 else usual
+            if len(usual) != len(given):
+                continue  # building the network says so
+            kept = tuple(usual[i] if i in reasons else part for i, part in enumerate(given))
+            if kept != given:
+                changed[name] = kept
+                if kept == tuple(usual):
+                    idle[name] = "; ".join(reasons.values())
+        for name, why in idle.items():
+            self.reasons.setdefault(name, set()).add(why)
+        self.read.update(name for name in varied if name not in idle)
+        if not idle and not changed:
             return setting
-        for name in idle:
-            self.reasons.setdefault(name, set()).add(unread[name])
-        kept = {name: value for name, value in candidate.values.items() if name not in idle}
-        back = {name: candidate.unvaried[name] for name in idle if name in candidate.unvaried}
-        return type(setting).model_validate({**kept, **back})
+        return type(setting).model_validate({**values, **changed})
 
     def mistakes(self) -> list[str]:
         """Returns a line per requested field that no point reads."""

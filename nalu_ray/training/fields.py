@@ -12,6 +12,7 @@ from pydantic import (
     PydanticSchemaGenerationError,
     model_validator,
 )
+from torch import nn
 
 from nalu_ray import layers
 from nalu_ray.errors import did_you_mean, shown
@@ -172,6 +173,10 @@ class SupervisedSetting(Setting):
         """
         return None
 
+    def option_defaults(self, entry: layers.LayerEntry) -> Mapping[str, Any]:
+        """Returns what the options of a layer of :meth:`built` are if ``options`` lacks them."""
+        return entry.option_defaults
+
     def layer_options(self, known: Collection[str], **instead: Any) -> dict[str, Any]:
         """Returns those options of a layer or cell that the fields of ``OPTION_FIELDS`` give.
 
@@ -218,7 +223,8 @@ class SupervisedSetting(Setting):
     def _type_options(self) -> SupervisedSetting:
         """Converts each option to the type in its layer's factory; ``check`` refuses unknown names.
 
-        So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is not a text.
+        So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is not a text. An option
+        at its default is left out: both ways are one setting, too.
         """
         given: Mapping[str, Any] = getattr(self, "options", {})
         entries = self.built() if given else None
@@ -233,8 +239,20 @@ class SupervisedSetting(Setting):
                     f"options: {name} is not an option here; set the field {fields[name]}="
                 )
             typed[name] = _typed_option(name, value, types[name]) if name in types else value
+        takers = [(set(entry.options), self.option_defaults(entry)) for entry in entries]
+        for name, value in list(typed.items()):
+            usual = [defaults.get(name, ...) for known, defaults in takers if name in known]
+            if usual and all(_same(value, default) for default in usual):
+                del typed[name]
         object.__setattr__(self, "options", typed)
         return self
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Returns whether an option has its default; 1 is 1.0, but not true."""
+    if isinstance(value, bool) is not isinstance(default, bool):
+        return False
+    return isinstance(default, bool | int | float | str | None) and value == default
 
 
 def _typed_option(name: str, value: Any, hint: Any) -> Any:
@@ -274,6 +292,22 @@ def known(noun: str, name: str, names: Collection[str], single: str | None = Non
             layers.check_no_pair(name, names, single)
         raise ValueError(did_you_mean(noun, name, names))
     return name
+
+
+def without_gate(
+    layer: str, parts: Mapping[str, Callable[..., nn.Module] | None]
+) -> dict[int, str]:
+    """Returns the index of each part of a network whose unit has no gate, with the reason.
+
+    Args:
+        layer: the network's name.
+        parts: the class or factory of each part in order, None for an affine one.
+    """
+    return {
+        index: f"layer={layer}: {part} has no gate"
+        for index, (part, unit) in enumerate(parts.items())
+        if unit is None or "gate_init" not in layers.options_of(unit)
+    }
 
 
 def split_range(value: Any) -> Any:

@@ -495,6 +495,50 @@ def test_a_manifest_that_is_none_is_named(
     assert [str(path) in record.getMessage() for record in caplog.records] == [True]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_flipped_bit_of_a_manifest_is_named(
+    store: Store, caplog: pytest.LogCaptureFixture, packed: bool
+) -> None:
+    manifest = {"seconds": 3.25, "spec": {"seeds": [0, 1], "command": "é\udce9"}, "when": Path("x")}
+    store.write(
+        SETTING.model_dump(mode="json"), KEY | {"setting_id": "b"}, rows(), manifest, known=TYPES
+    )
+    if packed:
+        store.compact("static")
+    (path,) = (p for p in folder(store).glob("*.json") if b"3.25" in p.read_bytes())
+    (stored,) = (m for m in Store(store.out).manifests("static") if m.get("seconds") == 3.25)
+    assert stored == manifest | {"when": "x"}
+    data = path.read_bytes()
+    for old, new in [(b"3.25", b"7.25"), (b'"seconds"', b'"secondr"'), (b"0,", b"1,")]:
+        path.write_bytes(data.replace(old, new, 1))
+        with caplog.at_level(logging.WARNING):
+            assert stored not in (fresh := Store(store.out)).manifests("static")
+        assert len(fresh.manifests("static")) == (0 if packed else 1)
+        assert f"skipped manifest {path}: changed since it was written" in caplog.text
+        caplog.clear()
+    # rows do not depend on it
+    assert len(fresh.runs("static")) == 4
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_manifest_of_earlier_versions_has_no_digest_and_is_read(
+    store: Store, caplog: pytest.LogCaptureFixture, packed: bool
+) -> None:
+    if packed:
+        store.write(
+            SETTING.model_dump(mode="json"), KEY | {"setting_id": "b"}, rows(), {}, known=TYPES
+        )
+        store.compact("static")
+    before = Store(store.out).manifests("static")
+    for path in folder(store).glob("*.json"):
+        if path.name != "specs.json":
+            values = json.loads(path.read_bytes())
+            assert values.pop("sha256")
+            path.write_text(json.dumps(values, indent=1, sort_keys=True), encoding="utf-8")
+    assert sorted(map(str, Store(store.out).manifests("static"))) == sorted(map(str, before))
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("make", [fifo, Path.mkdir])
 def test_a_manifest_that_is_no_file_is_named(
     store: Store, caplog: pytest.LogCaptureFixture, make: Callable[[Path], object]

@@ -91,6 +91,21 @@ def test_seeds_that_none_has_are_named_and_left(
     assert len(record.getMessage()) < 2000
 
 
+def test_a_flipped_bit_of_the_seeds_is_named(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    about = keep(store).with_suffix(".json")
+    values = json.loads(about.read_bytes())
+    kept = states.blocks(store, "fake")
+    about.write_text(json.dumps(values | {"seeds": [7]}))
+    with caplog.at_level(logging.WARNING):
+        assert states.blocks(store, "fake") == []
+    assert "(changed since it was written" in caplog.text
+    del values["sha256"]  # earlier versions wrote no digest
+    about.write_text(json.dumps(values))
+    assert states.blocks(store, "fake") == kept != []
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nowhere")])
 def test_what_is_no_file_is_left(store: Store, make: Any) -> None:
     path = keep(store)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from nalu_ray import layers
+from nalu_ray.errors import ConfigError
 from nalu_ray.registry import task
 from nalu_ray.sweep.presets import Preset, expand
 from nalu_ray.tasks.static import TASK, StaticSetting
@@ -73,13 +75,70 @@ def test_a_number_is_one_however_it_is_written(given: Any) -> None:
     assert isinstance(setting.options["epsilon"], float)
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "default"),
+    [
+        ("static", {"layer": "nalu"}, "epsilon:1e-7"),
+        ("static", {"layer": "relu"}, "bias:true"),
+        ("static", {"layer": "nac"}, "m_hat_init:~"),
+        ("recurrent", {"layer": "nalu"}, "epsilon:1e-7"),
+        ("recurrent", {"layer": "lstm"}, "forget_init:0"),
+        ("single_module", {"layer": "snmu"}, "noise_low:1"),
+        ("mnist_counting", {"layer": "nalu"}, "epsilon:1e-7"),
+        ("program", {"layer": "nalu_lstm"}, "gate:input"),
+        ("comparison", {"layer": "nsr", "hidden_layers": 0, "hidden": 7}, "registers:7"),
+        ("language", {"head": "nalu", "combine": "last"}, "epsilon:1e-7"),
+    ],
+)
+def test_an_option_at_its_default_is_as_without_it(
+    name: str, values: dict[str, Any], default: str
+) -> None:
+    setting_type = task(name).setting_type
+    without = setting_type(**values)
+    assert setting_type(**values, options=default).id == without.id
+    (point,) = expand(Preset(), setting_type, {k: [v] for k, v in values.items()} | {
+        "options": ["", default]
+    })  # fmt: skip
+    assert point.setting.id == without.id
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "other"),
+    [
+        # NSR alone has as many registers as there are hidden units, not its factory's number
+        ("comparison", {"layer": "nsr", "hidden_layers": 0, "hidden": 7}, "registers:1"),
+        ("static", {"layer": "nalu"}, "epsilon:1e-6"),
+        ("static", {"layer": "relu"}, "bias:false"),
+        # rows of this preset are stored with both ends
+        ("single_module", {"layer": "snmu"}, "noise_low:1;noise_high:2"),
+    ],
+)
+def test_another_value_of_an_option_is_another_setting(
+    name: str, values: dict[str, Any], other: str
+) -> None:
+    setting_type = task(name).setting_type
+    setting = setting_type(**values, options=other)
+    assert setting.id != setting_type(**values).id
+    assert len(setting.options) == len(other.split(";"))
+
+
+def test_defaults_of_options_are_what_the_layers_are_built_with() -> None:
+    setting = StaticSetting(layer="nalu")
+    for name in ("nalu", "relu", "nac_nalu", "snmu"):
+        entry = layers.get(name)
+        usual = setting.option_defaults(entry)
+        assert usual.keys() <= set(entry.options)
+        given = {k: v for k, v in usual.items() if k not in ("device", "dtype")}
+        assert repr(layers.build(name, 4, 3, 1, **given)) == repr(layers.build(name, 4, 3, 1))
+
+
 def test_options_have_the_types_of_the_chosen_layers_factory() -> None:
-    dnc = task("program").setting_type(layer="dnc", options="slots:8.0;clip:20")
+    dnc = task("program").setting_type(layer="dnc", options="slots:8.0;clip:10")
     assert [type(value) for value in dnc.options.values()] == [int, float]
     cell = task("recurrent").setting_type(layer="lstm", options="forget_init:1;recurrent_init:2")
     assert cell.options == {"forget_init": 1.0, "recurrent_init": 2.0}
     empty = StaticSetting(layer="nac", options="m_hat_init:~")
-    assert empty.options == {"m_hat_init": None}
+    assert empty.options == {}
     TASK.build(empty)
 
 
@@ -166,3 +225,42 @@ def test_a_grid_varies_no_field_of_a_network_that_does_not_read_it() -> None:
     assert found == [("relu6", "normal"), ("nac", "glorot"), ("nac", 0.5)]
     (alone,) = expand(sweep, StaticSetting, {"layer": ["relu6"]})
     assert points[0].setting.id == alone.setting.id
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "gates", "expected"),
+    [
+        ("static", {"layer": "nac_nalu"}, ["0.2:-0.2", "0.5:-0.2"], [(0.2, -0.2)]),
+        ("static", {"layer": "nac_nalu"}, ["0.2:-0.2", "0.5:1"], [(0.2, -0.2), (0.2, 1)]),
+        ("static", {"layer": "nalu"}, ["0.2:-0.2", "0.5:-0.2"], [(0.2, -0.2), (0.5, -0.2)]),
+        ("recurrent", {"layer": "nac_nalu"}, ["0.2:-0.2", "0.5:-0.2"], [(0.2, -0.2)]),
+        (
+            "recurrent",
+            {"layer": "nalu", "reader": "nac"},
+            ["0.2:-0.2", "0.5:1"],
+            [(0.2, -0.2), (0.5, -0.2)],
+        ),
+        (
+            "recurrent",
+            {"layer": "lstm", "reader": "nalu"},
+            ["1:-0.2", "1:3"],
+            [(0.2, -0.2), (0.2, 3)],
+        ),
+        ("recurrent", {"layer": "nac_nalu"}, ["0.5"], [(0.5,)]),
+    ],
+)
+def test_a_grid_varies_no_part_that_a_network_does_not_read(
+    name: str, values: dict[str, Any], gates: list[str], expected: list[Any]
+) -> None:
+    changes = {k: [v] for k, v in values.items()} | {"gate_init": gates}
+    points = expand(Preset(), task(name).setting_type, changes)
+    assert [point.setting.gate_init for point in points] == expected
+
+
+def test_a_part_that_no_network_reads_is_refused_by_name() -> None:
+    changes = {"layer": ["nac_nalu"], "gate_init": ["0.5:-0.2"]}
+    with pytest.raises(ConfigError, match="no effect, as layer=nac_nalu: the first layer has no"):
+        expand(Preset(), StaticSetting, changes)
+    # a sweep file's own value stays, and so do the ids of what is stored
+    (point,) = expand(Preset(set={"gate_init": "1:-0.2"}), StaticSetting, {"layer": ["nac_nalu"]})
+    assert point.setting.gate_init == (1.0, -0.2)

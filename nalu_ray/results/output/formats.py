@@ -161,6 +161,20 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 SUFFIXES = {"md": ".md", "latex": ".tex", "html": ".html", "csv": ".csv"}
 
 
+def together(tables: Iterable[Table], form: str) -> str:
+    """Renders tables below each other; as CSV, which has the same columns in each, with one head.
+
+    Args:
+        tables: the tables.
+        form: one of :data:`FORMATS`.
+    """
+    texts = [FORMATS[form](table) for table in tables]
+    if form != "csv":
+        return "\n".join(texts) + "\n"
+    head = len(texts[0].partition("\n")[0]) + 1 if texts else 0
+    return "".join(text[head * (index > 0) :] for index, text in enumerate(texts))
+
+
 def _given(table: Table, row: Heading, column: Heading) -> str:
     """Returns what the row or the column is given by hand."""
     across = table.spec.columns.given if table.spec.columns else {}

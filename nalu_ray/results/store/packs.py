@@ -11,7 +11,6 @@ call removes the rest.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 TRIAL, WRITTEN = "trial", "trial_written_ns"
 COLUMNS = (TRIAL, WRITTEN)
 _PREFIX = "pack-"
+MANIFESTS = "trials"  # the key of the JSON beside a pack
 MOST_ROWS = 250_000  # per pack: readers accept that many in a file of any size
 
 
@@ -149,12 +149,7 @@ def manifests(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: it has another form.
     """
-    trials = data.get("trials")
+    trials = data.get(MANIFESTS)
     if not isinstance(trials, dict) or not all(isinstance(one, dict) for one in trials.values()):
         raise ValueError("the manifests of its trials are missing")
     return trials
-
-
-def encode_manifests(trials: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Returns the JSON beside a pack."""
-    return json.dumps({"trials": trials}, indent=1, sort_keys=True, default=str).encode()

@@ -58,12 +58,16 @@ def unsealed(data: bytes) -> bytes:
 
 
 def seal_json(values: Mapping[str, Any]) -> bytes:
-    """Returns a JSON object with a digest of its other values under :data:`IN_JSON`."""
-    return json.dumps({**values, IN_JSON: _of_json(values)}, indent=1, ensure_ascii=False).encode()
+    """Returns a JSON object with a digest of its other values under :data:`IN_JSON`.
+
+    What JSON has no form for becomes text.
+    """
+    plain = json.loads(json.dumps(values, default=str))
+    return json.dumps({**plain, IN_JSON: _of_json(plain)}, indent=1).encode()
 
 
-def unsealed_json(data: bytes) -> bytes:
-    """Verifies the digest of JSON and returns the JSON without it; accepts JSON without a digest.
+def json_values(data: bytes) -> Any:
+    """Verifies the digest of JSON and returns its values without it; accepts JSON without a digest.
 
     Raises:
         DamagedError: the values have changed.
@@ -73,11 +77,16 @@ def unsealed_json(data: bytes) -> bytes:
         values = json.loads(data)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not (isinstance(values, dict) and IN_JSON in values):
-        return data
-    if values.pop(IN_JSON) != _of_json(values):
-        raise DamagedError("changed since it was written: its digest is another")
-    return json.dumps(values).encode()
+    if isinstance(values, dict) and IN_JSON in values:
+        digest = values.pop(IN_JSON)
+        if digest != _of_json(values):
+            raise DamagedError("changed since it was written: its digest is another")
+    return values
+
+
+def unsealed_json(data: bytes) -> bytes:
+    """Returns JSON without its digest; see :func:`json_values`."""
+    return json.dumps(json_values(data)).encode()
 
 
 def _of_json(values: Mapping[str, Any]) -> str:

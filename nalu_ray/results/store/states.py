@@ -1,13 +1,12 @@
 """States of unfinished trials, kept below the results: ``<out>/.states/<task>/<key>.pt``.
 
-Beside each, ``<key>.json`` has its setting and seeds. A state ends with a digest of its bytes, so
-that no trial resumes from a damaged one.
+Beside each, ``<key>.json`` has its setting and seeds. Both have a digest: no trial resumes from a
+damaged state.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Sequence
 from typing import Annotated
@@ -51,8 +50,8 @@ def save(
         StoreError: it could not be written; the older state is unchanged.
     """
     file = path(store, task, key)
-    about = json.dumps({"setting_id": setting_id, "seeds": list(seeds)})
-    store.put(_about(file), about.encode(), settle=False)
+    about = seal.seal_json({"setting_id": setting_id, "seeds": list(seeds)})
+    store.put(_about(file), about, settle=False)
     store.put(file, seal.seal(data))
 
 
@@ -70,9 +69,9 @@ def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
         if data is None:
             continue
         try:
-            about = About.model_validate_json(data)
-        except ValidationError as error:
-            why = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            about = About.model_validate_json(seal.unsealed_json(data))
+        except ValueError as error:
+            why = _why(error) if isinstance(error, ValidationError) else str(error)
             name = printable(_about(item.path))
             log.warning("skipped %s: not the description of a state (%s)", name, printable(why))
             continue
@@ -114,6 +113,10 @@ def drop(store: Store, task: str, key: str) -> None:
 def path(store: Store, task: str, key: str) -> str:
     """Returns the path of a trial's state."""
     return f"{store.root}/.states/{task}/{key}.pt"
+
+
+def _why(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
 
 
 def _about(file: str) -> str:

@@ -184,7 +184,7 @@ class Store:
         path = self._path(str(key["task"]), f"{key['setting_id']}-{uuid.uuid4().hex[:12]}")
         # the rows come last: once they exist, so does the rest
         parts = {f"-{name}": data for name, data in (beside or {}).items()}
-        parts |= {".json": _json(manifest), _LAST: row_files.encode(table)}
+        parts |= {".json": seal.seal_json(manifest), _LAST: row_files.encode(table)}
         try:
             for ending, data in parts.items():
                 self.put(f"{path}{ending}", data, settle=ending == _LAST)
@@ -334,7 +334,7 @@ class Store:
         try:
             about = _mapping(data)
             return packs.manifests(about) if packed else {rows.rsplit("/", 1)[1]: about}
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._warn(path, f"skipped manifest {printable(path)}: {printable(error)}")
             return {}
 
@@ -360,7 +360,7 @@ class Store:
                 trial.name: manifests[trial.name] for trial in group if trial.name in manifests
             }
             path = self._path(task, packs.new_name())
-            self.put(f"{path}.json", packs.encode_manifests(about), settle=False)
+            self.put(f"{path}.json", seal.seal_json({packs.MANIFESTS: about}), settle=False)
             self.put(f"{path}{_LAST}", row_files.encode(packs.join(group)))
         self._remove_packed(task)
         return before, len(self._files(task))
@@ -490,7 +490,7 @@ def _typed(frame: pd.DataFrame, known: Columns) -> pa.Table:
 
 
 def _mapping(text: bytes) -> dict[str, Any]:
-    data = json.loads(text)
+    data = seal.json_values(text)
     if not isinstance(data, dict):
         raise ValueError("not a mapping of names to values")
     return data
@@ -502,7 +502,3 @@ def _only_ends(trial: StoredTrial) -> StoredTrial:
 
 def _flat(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
-
-
-def _json(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, indent=1, sort_keys=True, default=str).encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -49,6 +49,11 @@ class ComparisonSetting(SupervisedSetting):
 
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get(self.layer),)
+
+    def option_defaults(self, entry: layers.LayerEntry) -> Mapping[str, Any]:
+        usual = super().option_defaults(entry)
+        lone = entry.name == "nsr" and not self.hidden_layers  # see build
+        return {**usual, "registers": self.hidden} if lone else usual
 
     def unread(self) -> dict[str, str]:
         idle = super().unread()

@@ -20,6 +20,7 @@ from nalu_ray.training.fields import (
     SupervisedSetting,
     WeightInit,
     known,
+    without_gate,
 )
 
 
@@ -75,6 +76,14 @@ class RecurrentSetting(SupervisedSetting):
     def built(self) -> Sequence[layers.LayerEntry]:
         cell, name = layers.first_cell(self.layer), self.reader or self.layer
         return (cell, layers.get(name)) if name in layers.names() else (cell,)
+
+    def unread_parts(self) -> dict[str, dict[int, str]]:
+        if len(self.gate_init) == 1:
+            return {}
+        reader = self.built()[1:]
+        unit = getattr(reader[0].factory, "layer", None) if reader else None
+        parts = {"the cell": self.built()[0].factory, "the reader": unit}
+        return {"gate_init": without_gate(self.layer, parts)}
 
     @model_validator(mode="after")
     def _possible(self) -> RecurrentSetting:

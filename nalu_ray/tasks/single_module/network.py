@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from torch import nn
@@ -67,6 +67,12 @@ class SingleModuleSetting(SupervisedSetting):
 
     def built(self) -> Sequence[layers.LayerEntry]:
         return (layers.get(self.layer),)
+
+    def option_defaults(self, entry: layers.LayerEntry) -> Mapping[str, Any]:
+        usual = dict(super().option_defaults(entry))
+        if "noise_high" in self.options:  # stored rows of snmu-noise have both ends of a range
+            usual.pop("noise_low", None)
+        return usual
 
     @model_validator(mode="after")
     def _possible(self) -> SingleModuleSetting:

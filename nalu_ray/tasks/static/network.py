@@ -18,6 +18,7 @@ from nalu_ray.training.fields import (
     Range,
     SupervisedSetting,
     WeightInit,
+    without_gate,
 )
 
 
@@ -107,6 +108,13 @@ class StaticSetting(SupervisedSetting):
         if self.solved_below is not None:
             idle["threshold"] = "solved_below gives the threshold"
         return idle
+
+    def unread_parts(self) -> dict[str, dict[int, str]]:
+        factory = layers.get(self.layer).factory
+        if not isinstance(factory, layers.Stacked) or not factory.is_pair:
+            return {}
+        parts = {"the first layer": factory.first, "the second layer": factory.layer}
+        return {"gate_init": without_gate(self.layer, parts)}
 
     @model_validator(mode="after")
     def _possible(self) -> StaticSetting:
