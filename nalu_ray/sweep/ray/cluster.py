@@ -30,10 +30,10 @@ from nalu_ray.cluster.exposure import readable_by_others
 from nalu_ray.errors import ConfigError
 from nalu_ray.input import invocation
 from nalu_ray.sweep.machine import Capacity, Node, raise_open_files
+from nalu_ray.sweep.ray.dashboard import HOST, link
 from nalu_ray.sweep.ray.failures import describe
 from nalu_ray.sweep.ray.journal import job_config, register
 from nalu_ray.sweep.ray.liveness import muted
-from nalu_ray.sweep.ray.login import HOST, link
 from nalu_ray.sweep.stopping import StoppedError
 
 # the command prints its own progress, loggers are optional, and Ctrl-C is for the command

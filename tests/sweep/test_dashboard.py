@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from nalu_ray.sweep.machine import Capacity
-from nalu_ray.sweep.ray import cluster, login
+from nalu_ray.sweep.ray import cluster, dashboard
 
 
 def get(url: str) -> tuple[int, dict[str, str]]:
@@ -21,7 +21,7 @@ def get(url: str) -> tuple[int, dict[str, str]]:
 
 def test_the_link_sets_the_cookie_and_leads_to_the_dashboard() -> None:
     target = "http://127.0.0.1:8265/#/jobs/01000000"
-    with login.link(target, "secret") as link:
+    with dashboard.link(target, "secret") as link:
         assert link.startswith("http://127.0.0.1:")
         assert "secret" not in link
         for wrong in (f"{link}x", link.rsplit("/", 1)[0] + "/"):
