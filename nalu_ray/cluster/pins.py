@@ -103,8 +103,8 @@ def _unchecked(config: dict[str, Any]) -> Iterator[str]:
     for where, value in texts(config):
         field = ".".join(part for part in where.split(".") if not part.isdigit())
         # those of node types among them
-        if field.endswith("_commands") and (found := _UNCHECKED.search(value)):
-            yield f"{field}: {found[0]!r}: runs an unchecked download; verify a checksum"
+        if field.endswith("_commands") and (download := _UNCHECKED.search(value)):
+            yield f"{field}: {download[0]!r}: runs an unchecked download; verify a checksum"
         if field.endswith("sourceImage") and "/family/" in value:
             yield f"{field}={value!r}: it changes over time; write an image's name"
     for words in _installing(config):

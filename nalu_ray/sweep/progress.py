@@ -74,9 +74,9 @@ class Board:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._live:
             self._live.stop()
@@ -113,9 +113,9 @@ class Board:
             f"lost the worker of {spec.label}; resuming from its last state: {reason}", reason
         )
 
-    def note(self, text: str, kind: str | None = None) -> None:
-        """Prints a line above the live one, once per ``kind`` (default: the line itself)."""
-        pattern = kind_of(text if kind is None else kind)
+    def note(self, text: str, cause: str | None = None) -> None:
+        """Prints a line above the live one, once per ``cause`` (default: the line itself)."""
+        pattern = kind_of(text if cause is None else cause)
         if pattern not in self._known:
             self._known.add(pattern)
             self.console.print(Text(printable(text, keep="\n")), soft_wrap=True)

@@ -60,7 +60,7 @@ class Speed(BaseModel):
         """Returns how far apart two kinds of trials are: in fields, in seeds, in steps."""
         names = sum(self.fields.get(name) != other.fields.get(name) for name in axes)
         pairs = (self.seeds, other.seeds), (self.steps, other.steps)
-        seeds, steps = (round(abs(math.log(one / two)), 6) for one, two in pairs)
+        seeds, steps = (round(abs(math.log(ours / theirs)), 6) for ours, theirs in pairs)
         return names, seeds, steps
 
     def family(self, axes: Sequence[str]) -> str:

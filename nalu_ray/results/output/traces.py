@@ -76,14 +76,14 @@ def _strip(axes: Axes, series: Series) -> None:
 def _running(axes: Axes, series: Series) -> None:
     """What is said as lines with marks, what is true as dashes, one colour each number."""
     steps = np.arange(len(series.images)) + 0.5
-    for place, name in enumerate(series.names):
-        colour = f"C{place}" if len(series.names) > len(COLOURS) else COLOURS[place]
+    for position, name in enumerate(series.names):
+        colour = f"C{position}" if len(series.names) > len(COLOURS) else COLOURS[position]
         axes.step(
-            steps, series.targets[:, place], where="mid", color=colour, linewidth=0.8,
+            steps, series.targets[:, position], where="mid", color=colour, linewidth=0.8,
             linestyle=(0, (4, 1.5)),
         )  # fmt: skip
         axes.plot(
-            steps, series.values[:, place], color=colour, marker="o", markersize=3, linewidth=1,
+            steps, series.values[:, position], color=colour, marker="o", markersize=3, linewidth=1,
             label=name,
         )  # fmt: skip
     axes.set_xlim(0, len(series.images))
@@ -117,15 +117,15 @@ def draw(traces: Sequence[Trace], title: str = "") -> Figure:
 
 
 def _panel(axes: Axes, trace: Trace) -> None:
-    places = range(len(trace.words))
-    axes.plot(places, trace.values, color=COLOURS[0], marker="o", markersize=3.5, linewidth=1.4)
-    for place, value in zip(places, trace.values, strict=True):
+    positions = range(len(trace.words))
+    axes.plot(positions, trace.values, color=COLOURS[0], marker="o", markersize=3.5, linewidth=1.4)
+    for position, value in zip(positions, trace.values, strict=True):
         axes.annotate(
-            f"{value:.1f}", (place, value), (0, 4), textcoords="offset points", ha="center",
+            f"{value:.1f}", (position, value), (0, 4), textcoords="offset points", ha="center",
             fontsize=7,
         )  # fmt: skip
     if trace.target is not None:
         axes.axhline(trace.target, color=COLOURS[1], linestyle=(0, (4, 1.5)), linewidth=1)
         axes.set_title(f"{trace.target:g}", fontsize=9, color=COLOURS[1])
-    axes.set_xticks(places, trace.words, fontsize=7, rotation=20)
+    axes.set_xticks(positions, trace.words, fontsize=7, rotation=20)
     axes.margins(x=0.15, y=0.2)

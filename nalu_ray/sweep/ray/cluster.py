@@ -128,8 +128,8 @@ def beside(processes: int) -> Iterator[None]:
         stack.enter_context(restored())
         with starting():
             cpus = max(1, processes)
-            own = _ray(address="local", num_cpus=cpus, include_dashboard=False)
-            stack.enter_context(own)
+            connection = _ray(address="local", num_cpus=cpus, include_dashboard=False)
+            stack.enter_context(connection)
         yield
 
 
@@ -258,8 +258,8 @@ def _addable(alive: int) -> list[dict[str, float]]:
         config = yaml.safe_load(LAUNCHED.read_text())
         types, head = config.get("available_node_types", {}), config.get("head_node_type")
         groups = [
-            (dict(kind.get("resources", {})), kind.get("max_workers", config["max_workers"]))
-            for name, kind in types.items()
+            (dict(group.get("resources", {})), group.get("max_workers", config["max_workers"]))
+            for name, group in types.items()
             if name != head
         ]
         room = max(0, config["max_workers"] - (alive - 1))
@@ -267,8 +267,8 @@ def _addable(alive: int) -> list[dict[str, float]]:
         turns = itertools.zip_longest(*([resources] * most for resources, most in groups))
         return [resources for turn in turns for resources in turn if resources is not None][:room]
     reported = ray._private.state.state.get_cluster_config()
-    kinds = [] if reported is None else reported.node_group_configs
-    return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]
+    node_groups = [] if reported is None else reported.node_group_configs
+    return [dict(group.resources) for group in node_groups for _ in range(group.max_count - alive)]
 
 
 # -- starting Ray --------------------------------------------------------------------
