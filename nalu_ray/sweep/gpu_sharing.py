@@ -72,16 +72,18 @@ def fastest(measured: Mapping[int, Measured | None]) -> int:
 
 
 def describe(trials: int, seeds: int, speed: Measured | None) -> str:
-    """Returns a line about trials that were measured together."""
-    group = (
-        f"{trials} trial{'s' * (trials > 1)} of {seeds:,} seed{'s' * (seeds > 1)} on a GPU: "
-    )
+    """Returns a line about trials that were measured together.
+
+    Args:
+        trials: number of trials that shared the GPU.
+        seeds: number of seeds per trial.
+        speed: their speed and memory; None if memory ran out.
+    """
+    group = f"{trials} trial{'s' * (trials > 1)} of {seeds:,} seed{'s' * (seeds > 1)} on a GPU: "
     if speed is None:
         return f"{group}out of memory"
     memory = f"{speed.taken / GIB:.1f} of {speed.room / GIB:.1f} GiB"
-    return (
-        f"{group}{speed.rate:,.0f} seed-steps/s, {memory}{'' if speed.fits else ', too much'}"
-    )
+    return f"{group}{speed.rate:,.0f} seed-steps/s, {memory}{'' if speed.fits else ', too much'}"
 
 
 def seed_steps_per_second(samples: Sequence[Sequence[Sample]], seeds: int) -> float:

@@ -90,7 +90,12 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def encode(figure: Figure, suffix: str) -> bytes:
-    """Returns a figure as ``png``, ``pdf`` or ``svg``."""
+    """Returns a figure's bytes as ``png``, ``pdf`` or ``svg``.
+
+    Args:
+        figure: the figure.
+        suffix: the format's name.
+    """
     buffer = io.BytesIO()
     with our_settings():
         figure.savefig(buffer, format=suffix, dpi=200, metadata=_METADATA[suffix])

@@ -120,7 +120,13 @@ class Part:
         return max(ours, default=0), max(theirs, default=0)
 
     def text(self, cell: TableCell, column: int, both: bool) -> Text:
-        """A cell's text: two lines, or one in which the numbers stand under one another."""
+        """A cell's text: two lines, or one in which the numbers stand under one another.
+
+        Args:
+            cell: the cell.
+            column: its index among the part's columns.
+            both: whether to leave room for a published value.
+        """
         ours = Text(cell.text, style="bold green" if cell.bold else "")
         if not both:
             return ours
@@ -135,6 +141,10 @@ def fitting(grid: Grid, width: int) -> list[Part]:
     """Cuts a grid into as few parts as are no wider than the terminal, if they can be.
 
     A cell takes one line where all columns then fit beside each other, else two.
+
+    Args:
+        grid: the table.
+        width: columns of the terminal.
     """
     columns = len(grid.head)
     for count in range(1, max(1, columns) + 1):

@@ -53,7 +53,12 @@ def series_lines(series: Series) -> list[str]:
 
 
 def draw_series(several: Sequence[Series], title: str = "") -> Figure:
-    """Draws the images of each series from left to right, and below them the numbers after each."""
+    """Draws the images of each series from left to right, and below them the numbers after each.
+
+    Args:
+        several: one series or more.
+        title: a line above them.
+    """
     with our_settings():
         longest = max(len(series.images) for series in several)
         figure = new_figure(0.36 * longest + 1.6, 3.0 * len(several) + 0.3)
@@ -102,7 +107,12 @@ def lines(trace: Trace) -> list[str]:
 
 
 def draw(traces: Sequence[Trace], title: str = "") -> Figure:
-    """Draws a panel for each text: its words from left to right, the number after each."""
+    """Draws a panel for each text: its words from left to right, the number after each.
+
+    Args:
+        traces: one text or more.
+        title: a line above the panels.
+    """
     across = min(_ACROSS, len(traces))
     down = math.ceil(len(traces) / across)
     with our_settings():
