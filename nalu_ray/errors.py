@@ -25,13 +25,13 @@ class ConfigError(ValueError):
         super().__init__("\n".join(self.messages))
 
 
-def did_you_mean(kind: str, name: str, allowed: Iterable[str]) -> str:
+def did_you_mean(noun: str, name: str, allowed: Iterable[str]) -> str:
     """Returns an error line with the value, the nearest allowed one, and all allowed values."""
     names = sorted(allowed)
     name = printable(name, most=SHOWN)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    return f"unknown {kind} '{name}'.{hint} Allowed: {', '.join(names)}"
+    return f"unknown {noun} '{name}'.{hint} Allowed: {', '.join(names)}"
 
 
 def raise_interruption(error: BaseException) -> None:

@@ -140,9 +140,9 @@ def _mistake_of_specs(task: Task[Any]) -> str:
     specs = TaskSpecs(task=task.name, title=task.title, tables=task.tables, figures=task.figures)
     TaskSpecs.read(specs.model_dump_json().encode())
     fields = task.setting_type.model_fields
-    for place, field in _axes(task):
+    for where, field in _axes(task):
         if field not in fields:
-            return f"{place}: {did_you_mean('field', field, fields)}"
+            return f"{where}: {did_you_mean('field', field, fields)}"
     return ""
 
 

@@ -148,8 +148,8 @@ def _versions(config: dict[str, Any]) -> dict[str, list[str]]:
 def _unchecked(config: dict[str, Any]) -> Iterator[str]:
     """Yields a line for each download without a checksum."""
     for field, command in _commands(config):
-        if found := _UNCHECKED.search(command):
-            yield f"{field}: {found[0]!r}: runs an unchecked download; verify a checksum"
+        if download := _UNCHECKED.search(command):
+            yield f"{field}: {download[0]!r}: runs an unchecked download; verify a checksum"
     for field, value in _fields(config):
         if field.endswith("sourceImage") and "/family/" in value:
             yield f"{field}={value!r}: it changes over time; write an image's name"

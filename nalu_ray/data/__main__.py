@@ -1,4 +1,4 @@
-"""Downloads the data that tasks need: ``python -m nalu_ray.data mnist``."""
+"""Downloads the data that tasks need, and verifies it."""
 
 from __future__ import annotations
 

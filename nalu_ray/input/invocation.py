@@ -77,9 +77,9 @@ def _folder() -> str:
         return os.path.sep
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(file: str, other: str) -> bool:
     """Whether both lie in one folder; a link to a Python elsewhere has other packages."""
-    return os.path.realpath(os.path.dirname(one)) == os.path.realpath(os.path.dirname(other))
+    return os.path.realpath(os.path.dirname(file)) == os.path.realpath(os.path.dirname(other))
 
 
 def _is_below(file: str, folder: str) -> bool:

@@ -46,13 +46,13 @@ class StrictModel(BaseModel):
         return value
 
 
-def check_plain(value: object, kind: Any) -> None:
+def check_plain(value: object, field_type: Any) -> None:
     """Raises ``ValueError`` if a number is wanted and ``true`` or ``1_0`` is given."""
-    kinds = set(_leaves(kind))
-    if not kinds & {int, float} or get_origin(kind) is dict or isinstance(value, Mapping):
+    leaves = set(_leaves(field_type))
+    if not leaves & {int, float} or get_origin(field_type) is dict or isinstance(value, Mapping):
         return
     for part in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(part, bool) and bool not in kinds:
+        if isinstance(part, bool) and bool not in leaves:
             raise ValueError(f"{str(part).lower()} is not a number")
         if isinstance(part, str) and _GROUPED.search(part):
             raise ValueError("write numbers without '_'")
@@ -67,22 +67,22 @@ def check_fits(value: object) -> None:
             check_fits(part)
 
 
-def _leaves(kind: Any) -> Iterator[Any]:
+def _leaves(field_type: Any) -> Iterator[Any]:
     """Yields the plain types within a type, except literals."""
-    parts = [part for part in get_args(kind) if isinstance(part, type) or get_origin(part)]
+    parts = [part for part in get_args(field_type) if isinstance(part, type) or get_origin(part)]
     yield from (leaf for part in parts for leaf in _leaves(part))
-    if not get_args(kind):
-        yield kind
+    if not get_args(field_type):
+        yield field_type
 
 
-def scalar_types(kind: Any) -> set[Any]:
+def scalar_types(field_type: Any) -> set[Any]:
     """Returns the types that a value of a field may have, without None: ``{float}``."""
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, parts = get_origin(field_type), get_args(field_type)
     if origin is Annotated:
         return scalar_types(parts[0])
     if origin in (Union, types.UnionType):
         return set().union(*map(scalar_types, parts))
-    return set() if kind is type(None) else {origin or kind}
+    return set() if field_type is type(None) else {origin or field_type}
 
 
 @dataclass(frozen=True)
@@ -92,29 +92,29 @@ class Named:
     names: Callable[[], Sequence[str]]
 
 
-def every(kind: Any, metadata: Sequence[Any]) -> list[Any] | None:
+def every(field_type: Any, metadata: Sequence[Any]) -> list[Any] | None:
     """Returns all values of a field's type; None if they cannot be listed.
 
     Args:
-        kind: the type.
+        field_type: the type.
         metadata: what its ``Annotated`` says beside it.
     """
     for item in metadata:
         if isinstance(item, Named):
             return list(item.names())
-    return list(get_args(kind)) if get_origin(kind) is Literal else None
+    return list(get_args(field_type)) if get_origin(field_type) is Literal else None
 
 
 class ValueReader:
     """Converts values to one type.
 
     Args:
-        kind: the type, such as ``float | None`` or ``Annotated[float, Field(gt=0)]``.
+        field_type: the type, such as ``float | None`` or ``Annotated[float, Field(gt=0)]``.
     """
 
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
-        self._adapter = TypeAdapter[Any](kind)
+    def __init__(self, field_type: Any) -> None:
+        self._field_type = field_type
+        self._adapter = TypeAdapter[Any](field_type)
 
     def read(self, value: Any) -> Any:
         """Returns the typed value.
@@ -141,7 +141,7 @@ class ValueReader:
             return value
 
     def _one(self, value: Any) -> Any:
-        check_plain(value, self._kind)
+        check_plain(value, self._field_type)
         typed = self._adapter.validate_python(value)
         check_fits(typed)
         return typed

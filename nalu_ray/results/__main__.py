@@ -1,4 +1,4 @@
-"""Maintains stored rows: ``python -m nalu_ray.results compact`` merges many row files into one."""
+"""Maintains stored rows: compact merges the row files of a task's trials into one."""
 
 from __future__ import annotations
 

@@ -105,15 +105,15 @@ def _values(name: str, texts: Sequence[str], stored: Sequence[str]) -> tuple[set
     for text in texts:
         equal = {value for value in stored if value == text or _same_number(value, text)}
         if not equal:
-            there = sorted(stored, key=_numbers_first)
-            mistakes.append(f"{name}={shown(text)}: {did_you_mean('value', text, there)}")
+            known = sorted(stored, key=_numbers_first)
+            mistakes.append(f"{name}={shown(text)}: {did_you_mean('value', text, known)}")
         values |= equal
     return values, mistakes
 
 
-def _same_number(one: str, other: str) -> bool:
+def _same_number(text: str, other: str) -> bool:
     try:
-        return float(one) == float(other)
+        return float(text) == float(other)
     except ValueError:
         return False
 

@@ -86,12 +86,22 @@ def fitting(
 
 
 def need(task: Task[Any], point: Point, seeds: int) -> int:
-    """Returns the peak memory of a trial in bytes, its worker included."""
+    """Returns the peak memory of a trial in bytes, its worker included.
+
+    Args:
+        task, point: the trial's task and setting.
+        seeds: number of seeds of its block.
+    """
     return WORKER_BYTES + size(task, point.setting, seeds)
 
 
 def size(task: Task[Any], setting: Setting, seeds: int) -> int:
-    """Returns the peak memory of a number of seeds in bytes, without the worker."""
+    """Returns the peak memory of a number of seeds in bytes, without the worker.
+
+    Args:
+        task, setting: as for :func:`need`.
+        seeds: number of seeds that train together.
+    """
     return task.memory(setting, seeds) + task.trained(setting, seeds)
 
 

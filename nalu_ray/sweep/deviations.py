@@ -16,6 +16,11 @@ def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, 
     A setting is compared with the preset's settings of equal ``task.axes``, so a layer that the
     preset does not have is not a change; among several settings, the nearest counts. A user's sweep
     file is compared with the shipped preset of the same name. Values are plain values of JSON.
+
+    Args:
+        task: the task.
+        preset: name of the shipped preset; no setting differs from one that the task does not have.
+        points: the settings to compare.
     """
     shipped = _shipped(task).get(preset)
     if shipped is None:

@@ -134,7 +134,12 @@ class TrialSpec(BaseModel):
 
 
 def state_key(setting_id: str, seeds: tuple[int, ...]) -> str:
-    """Returns the name under which the state of a setting with these seeds is kept."""
+    """Returns the name under which the state of a setting with these seeds is kept.
+
+    Args:
+        setting_id: the setting's :attr:`nalu_ray.task.Setting.id`.
+        seeds: the block of seeds, in its order.
+    """
     return f"{setting_id}-{hashlib.sha256(repr(seeds).encode()).hexdigest()[:16]}"
 
 

@@ -60,7 +60,7 @@ def fastest(measured: Mapping[int, Measured | None]) -> int:
     Raises:
         ConfigError: none fits.
     """
-    fitting = {trials: found for trials, found in measured.items() if found and found.fits}
+    fitting = {trials: speed for trials, speed in measured.items() if speed and speed.fits}
     if not fitting:
         raise ConfigError(
             [
@@ -71,13 +71,19 @@ def fastest(measured: Mapping[int, Measured | None]) -> int:
     return max(fitting, key=lambda trials: fitting[trials].rate)
 
 
-def describe(trials: int, seeds: int, found: Measured | None) -> str:
-    """Returns a line about trials that were measured together."""
-    what = f"{trials} trial{'s' * (trials > 1)} of {seeds:,} seed{'s' * (seeds > 1)} on a GPU: "
-    if found is None:
-        return f"{what}out of memory"
-    memory = f"{found.taken / GIB:.1f} of {found.room / GIB:.1f} GiB"
-    return f"{what}{found.rate:,.0f} seed-steps/s, {memory}{'' if found.fits else ', too much'}"
+def describe(trials: int, seeds: int, speed: Measured | None) -> str:
+    """Returns a line about trials that were measured together.
+
+    Args:
+        trials: number of trials that shared the GPU.
+        seeds: number of seeds per trial.
+        speed: their speed and memory; None if memory ran out.
+    """
+    group = f"{trials} trial{'s' * (trials > 1)} of {seeds:,} seed{'s' * (seeds > 1)} on a GPU: "
+    if speed is None:
+        return f"{group}out of memory"
+    memory = f"{speed.taken / GIB:.1f} of {speed.room / GIB:.1f} GiB"
+    return f"{group}{speed.rate:,.0f} seed-steps/s, {memory}{'' if speed.fits else ', too much'}"
 
 
 def seed_steps_per_second(samples: Sequence[Sequence[Sample]], seeds: int) -> float:

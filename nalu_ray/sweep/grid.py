@@ -46,7 +46,16 @@ class FieldReaders:
 def typed(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> tuple[Preset, list[str]]:
-    """Returns a preset with typed values and the ``changes`` as its own, and its mistakes."""
+    """Returns a preset with typed values and the ``changes`` as its own, and its mistakes.
+
+    Args:
+        preset: the preset as its file has it.
+        changes: field to the values that the command line gives it.
+        readers: read the values of the task's fields.
+
+    Returns:
+        The preset, and one line per mistake.
+    """
     mistakes = list(_hidden_mistakes(preset, changes, readers))
     sweep = preset.model_copy(
         update={
@@ -189,7 +198,13 @@ class Use:
 def candidates(
     preset: Preset, defaults: Mapping[str, Any], parse_seeds: Callable[[Any], tuple[int, ...]]
 ) -> Iterator[Candidate]:
-    """Yields every point of a typed preset; its changes come last."""
+    """Yields every point of a typed preset; its changes come last.
+
+    Args:
+        preset: from :func:`typed`.
+        defaults: the value of each field that nothing sets.
+        parse_seeds: reads a point's seeds.
+    """
     fields = sampled(preset)
     asked = {*preset.changes, *fields}
     axes = {name: values for name, values in preset.axes.items() if name not in fields}

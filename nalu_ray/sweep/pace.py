@@ -44,7 +44,13 @@ class Recent:
     at: float = 0.0
 
     def add(self, spent: float, planned: float, at: float) -> None:
-        """Adds work that ended at a time."""
+        """Adds work that ended at a time.
+
+        Args:
+            spent: seconds that the work took.
+            planned: seconds that it was expected to take.
+            at: time of its end, in seconds since any fixed time.
+        """
         fading = 0.5 ** (max(0.0, at - self.at) / self.half_life)
         self.spent = self.spent * fading + spent
         self.planned = self.planned * fading + planned
@@ -71,7 +77,14 @@ class Running:
     recent: Recent = field(default_factory=lambda: Recent(WITHIN_TRIAL))
 
     def report(self, step: int, seconds: float, now: float, resumed: int) -> None:
-        """Takes a report; what a resumed trial did before is not counted."""
+        """Takes a report; what a resumed trial did before is not counted.
+
+        Args:
+            step: steps so far.
+            seconds: seconds of work so far.
+            now: time of the report, in seconds on the clock of :class:`Pace`.
+            resumed: the step from which the trial resumed; 0 for a fresh start.
+        """
         if self.first is None:
             self.first = (step, seconds, now)
             self.start = (seconds, self.planned(step)) if step > resumed == 0 else (0.0, 0.0)
@@ -87,7 +100,12 @@ class Running:
         return self.work.seconds * steps / max(1, self.work.steps)
 
     def left(self, ratio: float, now: float) -> float:
-        """Returns the seconds to its end; ``ratio`` is that of like trials."""
+        """Returns the seconds to its end.
+
+        Args:
+            ratio: spent by expected seconds, as measured in similar trials.
+            now: the time, in seconds on the clock of :class:`Pace`.
+        """
         step, _, at = self.last or (0, 0.0, now)
         planned, silent = self.planned(self.work.steps - step), now - at
         quiet = silent if silent > SILENT_SECONDS else 0.0
@@ -141,7 +159,11 @@ class Pace:
             self.running[key].report(step, seconds, now, resumed)
 
     def ended(self, key: str, step: int, seconds: float, resumed: int = 0) -> None:
-        """Records the last report of a trial."""
+        """Records the last report of a trial.
+
+        Args:
+            key, step, seconds, resumed: as for :meth:`reported`.
+        """
         trial = self.running.pop(key, None)
         if trial is None:
             return

@@ -213,7 +213,12 @@ def make_plan(
 
 
 def blocks(seeds: Sequence[int], width: int) -> list[tuple[int, ...]]:
-    """Cuts seeds into equally large blocks of at most ``width``, in order."""
+    """Cuts seeds into equally large blocks of at most ``width``, in order.
+
+    Args:
+        seeds: one seed or more.
+        width: largest number of seeds per block, 1 or more.
+    """
     count = math.ceil(len(seeds) / width)
     edges = [i * len(seeds) // count for i in range(count + 1)]
     return [tuple(seeds[low:high]) for low, high in itertools.pairwise(edges)]

@@ -187,7 +187,13 @@ def sweep_of(task: Task[Any], file: Path | None = None) -> SweepFile:
 
 
 def sweep_yaml(task: str, preset: str, sweep: Preset) -> str:
-    """Returns a sweep as the text of a file for ``--config``."""
+    """Returns a sweep as the text of a file for ``--config``.
+
+    Args:
+        task: name of the task.
+        preset: name that the sweep gets.
+        sweep: the sweep.
+    """
     data = SweepFile.model_validate({"task": task, "presets": {preset: sweep}})
     values = data.model_dump(mode="json", exclude_defaults=True)
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
@@ -317,7 +323,13 @@ def _key(candidate: Candidate, fields: Sequence[str]) -> str:
 def with_samples(
     preset: Preset, changes: Mapping[str, Any], samples: Sequence[Mapping[str, Any]] | None
 ) -> Preset:
-    """Returns a preset with other points of a search, and without what ``changes`` replace."""
+    """Returns a preset with other points of a search, and without what ``changes`` replace.
+
+    Args:
+        preset: the preset.
+        changes: fields that the command line sets; they replace those of the preset's points.
+        samples: the points of a new search; None keeps those of the preset.
+    """
     if samples is None:
         left = [{k: v for k, v in point.items() if k not in changes} for point in preset.samples]
         return preset.model_copy(update={"samples": [point for point in left if point]})

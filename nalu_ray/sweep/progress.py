@@ -74,9 +74,9 @@ class Board:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._live:
             self._live.stop()
@@ -95,7 +95,13 @@ class Board:
         self.tick()
 
     def report(self, key: str, spec: TrialSpec, report: Report) -> None:
-        """Records a trial's report."""
+        """Records a trial's report.
+
+        Args:
+            key: names the trial among those that run.
+            spec: the trial.
+            report: what it reports.
+        """
         for message in report.messages:
             self.note(f"warning: {message} (in {spec.label})", message)
         self.running[key] = (spec, report.step)
@@ -108,14 +114,24 @@ class Board:
         self.tick()
 
     def resumed(self, key: str, spec: TrialSpec, reason: str) -> None:
-        """Records that a trial's worker was lost and that the trial resumes."""
+        """Records that a trial's worker was lost and that the trial resumes.
+
+        Args:
+            key, spec: the trial.
+            reason: why the worker was lost, for people to read.
+        """
         self.note(
             f"lost the worker of {spec.label}; resuming from its last state: {reason}", reason
         )
 
-    def note(self, text: str, kind: str | None = None) -> None:
-        """Prints a line above the live one, once per ``kind`` (default: the line itself)."""
-        pattern = kind_of(text if kind is None else kind)
+    def note(self, text: str, cause: str | None = None) -> None:
+        """Prints a line above the live one, once per ``cause`` (default: the line itself).
+
+        Args:
+            text: the line.
+            cause: what lines of one cause share; numbers and paths in it are ignored.
+        """
+        pattern = kind_of(text if cause is None else cause)
         if pattern not in self._known:
             self._known.add(pattern)
             self.console.print(Text(printable(text, keep="\n")), soft_wrap=True)
@@ -236,7 +252,12 @@ class Costs:
         self._idle: dict[str, float] = {}
 
     def start(self, key: str, now: float) -> None:
-        """Records that a slot starts a trial."""
+        """Records that a slot starts a trial.
+
+        Args:
+            key: names the trial.
+            now: the time, in seconds.
+        """
         if self.free_since:
             self._idle[key] = now - self.free_since.pop(0)
             self.overhead += self._idle[key]
@@ -307,7 +328,12 @@ def describe_elapsed(seconds: float) -> str:
 
 
 def describe_end(now: datetime, left: float) -> str:
-    """Returns the time of day after ``left`` seconds: ``16:42``, ``Tue 16:42`` or ``12 Dec``."""
+    """Returns the time of day after ``left`` seconds: ``16:42``, ``Tue 16:42`` or ``12 Dec 2026``.
+
+    Args:
+        now: date and time of day.
+        left: seconds from now; from 1e9 on, it is ``never``.
+    """
     if left >= 1e9:
         return "never"
     end = now + timedelta(seconds=left)

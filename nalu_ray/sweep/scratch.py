@@ -119,7 +119,13 @@ def _empty(at: int) -> None:
 
 
 def discard(store: Store, name: str, parent: str = TUNE) -> None:
-    """Removes the folder of :func:`scratch`, if it can."""
+    """Removes the folder of :func:`scratch`, if it can.
+
+    Args:
+        store: the results folder or object store that it is in.
+        name: its name.
+        parent: name of the folder above it.
+    """
     if store.folder is None:
         with contextlib.suppress(OSError):
             store.filesystem.delete_dir(f"{store.root}/{parent}/{name}")

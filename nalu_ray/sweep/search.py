@@ -77,13 +77,13 @@ class Search:
         return f"search: {self.samples} samples of {fields}; {self.algorithm}, seed {self.seed}"
 
 
-def read_range(name: str, text: str, kind: Any) -> Range | None:
+def read_range(name: str, text: str, field_type: Any) -> Range | None:
     """Reads a value of the command line as a range.
 
     Args:
         name: the field.
         text: the value.
-        kind: the field's type with its limits.
+        field_type: the field's type with its limits.
 
     Returns:
         The range; None if the text is none, or if the field takes no numbers.
@@ -91,11 +91,11 @@ def read_range(name: str, text: str, kind: Any) -> Range | None:
     Raises:
         ConfigError: it is a range with wrong limits.
     """
-    types = scalar_types(kind)
+    types = scalar_types(field_type)
     match = _WRITTEN.fullmatch(text)
     if match is None or not types or not types <= {int, float}:
         return None
-    log, limits, reader = match[1] == "log", match.groups()[1:], ValueReader(kind)
+    log, limits, reader = match[1] == "log", match.groups()[1:], ValueReader(field_type)
     try:
         low, high = (reader.read(limit) for limit in limits)
     except ValueError as error:

@@ -57,10 +57,19 @@ class Speed(BaseModel):
     seconds: float = Field(gt=0, allow_inf_nan=False)
 
     def differs(self, other: Speed, axes: Sequence[str]) -> tuple[int, float, float]:
-        """Returns how far apart two kinds of trials are: in fields, in seeds, in steps."""
+        """Returns how far apart two kinds of trials are: in fields, in seeds, in steps.
+
+        Args:
+            other: the speed of the other trials.
+            axes: the fields that count.
+
+        Returns:
+            The number of fields in which they differ, and the absolute logarithms of the ratios of
+            their seeds and of their steps.
+        """
         names = sum(self.fields.get(name) != other.fields.get(name) for name in axes)
         pairs = (self.seeds, other.seeds), (self.steps, other.steps)
-        seeds, steps = (round(abs(math.log(one / two)), 6) for one, two in pairs)
+        seeds, steps = (round(abs(math.log(ours / theirs)), 6) for ours, theirs in pairs)
         return names, seeds, steps
 
     def family(self, axes: Sequence[str]) -> str:
@@ -214,7 +223,15 @@ def file() -> Path:
 
 
 def block(seeds: int, step_microseconds: float) -> float:
-    """Returns the relative time of a step of a block of seeds, given the time of one seed's."""
+    """Returns the relative time of a step of a block of seeds, given the time of one seed's.
+
+    Args:
+        seeds: number of seeds of the block.
+        step_microseconds: time per step and seed, in microseconds.
+
+    Returns:
+        The time, in units of ``step_microseconds``.
+    """
     return seeds + STEP_MICROSECONDS / step_microseconds
 
 

@@ -195,7 +195,12 @@ class Trial:
         return self._running().advance()
 
     def finish(self) -> pd.DataFrame:
-        """Stores the rows of a finished run and returns them."""
+        """Stores the rows of a finished run and returns them.
+
+        Raises:
+            StoreError: they cannot be stored.
+            RuntimeError: :meth:`start` was not called, or the run did not say how each seed ended.
+        """
         run = self._running()
         rows = run.rows()
         final = rows[rows["metric"] == COMPLETED]
@@ -218,7 +223,15 @@ class Trial:
             raise
 
     def fail(self, error: BaseException, step: int) -> None:
-        """Stores a failed row per seed, and the traceback beside them."""
+        """Stores a failed row per seed, and the traceback beside them.
+
+        Args:
+            error: what ended the trial.
+            step: the last step of the seeds.
+
+        Raises:
+            StoreError: they cannot be stored.
+        """
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
         self.traceback = text

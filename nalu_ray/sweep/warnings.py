@@ -52,9 +52,9 @@ class WarningRelay(logging.Handler):
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        trace: TracebackType | None,
     ) -> None:
         logging.getLogger().removeHandler(self)
         logging.captureWarnings(False)

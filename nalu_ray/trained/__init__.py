@@ -84,8 +84,8 @@ def pick(
         for about in read(data, path)
     ]
     # equal scores: the order of the index decides
-    kind = Kind(noun, "", read, ValueError, score=lambda about: 0.0)
-    best = rank(candidates, kind, wanted, f"the {noun}s that come with nalu-ray")[0]
+    network_kind = Kind(noun, "", read, ValueError, score=lambda about: 0.0)
+    best = rank(candidates, network_kind, wanted, f"the {noun}s that come with nalu-ray")[0]
     return entries[best.path], best.data
 
 

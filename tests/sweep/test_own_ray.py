@@ -238,49 +238,6 @@ def test_half_an_address_is_explained(address: str, capfd: pytest.CaptureFixture
     assert capfd.readouterr().err == ""
 
 
-# -- the token -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / ".ray" / "auth_token"
-
-
-def test_a_fresh_token_is_its_owners_alone(home: Path) -> None:
-    before = os.umask(0)
-    try:
-        cluster.private_token()
-    finally:
-        os.umask(before)
-    assert oct(home.stat().st_mode & 0o777) == "0o600"
-    assert oct(home.parent.stat().st_mode & 0o777) == "0o700"
-    assert re.fullmatch("[0-9a-f]{64}", home.read_text())
-
-
-def test_a_token_that_is_there_is_kept_and_closed(home: Path) -> None:
-    home.parent.mkdir()
-    home.write_text("secret")
-    home.chmod(0o644)
-    cluster.private_token()
-    assert home.read_text() == "secret"
-    assert oct(home.stat().st_mode & 0o777) == "0o600"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "x"), ("RAY_AUTH_TOKEN_PATH", "/x")],
-)
-def test_no_token_is_made_where_none_is_read(
-    name: str, value: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, value)
-    cluster.private_token()
-    assert not home.exists()
-
-
 def test_loopback_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     constants: Any = cluster.ray_constants
     monkeypatch.setattr(constants, "ENABLE_RAY_CLUSTER", True)

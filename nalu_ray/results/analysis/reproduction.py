@@ -137,13 +137,13 @@ def _judged(table: Table, at: Place, place: Place, cell: TableCell) -> Judged:
     labels = {heading.key: heading.label for heading in (*table.rows, *table.columns)}
     given = [labels[name] for name in (row, column) if "@" in name]
     shown = [labels[name] for name in (row, column) if name]
-    found = cell.value is not None
+    stored = cell.value is not None
     return Judged(
         place=place,
         printed=cell.published.text if cell.published else "",
-        ours=cell.text if found else "",
+        ours=cell.text if stored else "",
         label=", ".join(shown),
         given=", ".join(given),
         verdict=verdict(table.spec.measures[key], cell, random=RANDOM in (row, column)),
-        sweep=table.sweep.label if found and table.sweep else "",
+        sweep=table.sweep.label if stored and table.sweep else "",
     )

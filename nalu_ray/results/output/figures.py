@@ -89,11 +89,16 @@ def save(figure: Figure, path: Path) -> list[Path]:
     return written
 
 
-def encode(figure: Figure, kind: str) -> bytes:
-    """Returns a figure as ``png``, ``pdf`` or ``svg``."""
+def encode(figure: Figure, suffix: str) -> bytes:
+    """Returns a figure's bytes as ``png``, ``pdf`` or ``svg``.
+
+    Args:
+        figure: the figure.
+        suffix: the format's name.
+    """
     buffer = io.BytesIO()
     with our_settings():
-        figure.savefig(buffer, format=kind, dpi=200, metadata=_METADATA[kind])
+        figure.savefig(buffer, format=suffix, dpi=200, metadata=_METADATA[suffix])
     return buffer.getvalue()
 
 
@@ -144,10 +149,10 @@ def _lines(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> dict[Heading, d
     order = [*known, *(heading for heading in drawn if heading not in known)]
     styles = {
         heading: {
-            "color": COLOURS[place % len(COLOURS)],
-            "linestyle": DASHES[place % len(DASHES)],  # neighbours differ in both
+            "color": COLOURS[position % len(COLOURS)],
+            "linestyle": DASHES[position % len(DASHES)],  # neighbours differ in both
         }
-        for place, heading in enumerate(order)
+        for position, heading in enumerate(order)
     }
     return {heading: styles[heading] for heading in order if heading in drawn}
 

@@ -138,7 +138,7 @@ def tidy(table: Table) -> str:
     places = itertools.product(table.rows, table.columns, table.spec.measures.items())
     records = []
     for row, column, (key, measure) in places:
-        place = {
+        labels = {
             "table": table.spec.name, "row": row.key, "row_label": row.label,
             "given": _given(table, row, column), "column": column.key, "column_label": column.label,
             "measure": key, "measure_label": measure.label,
@@ -146,7 +146,7 @@ def tidy(table: Table) -> str:
         }  # fmt: skip
         cell = table.cells[row.key, column.key, key]
         published = {"published_source": source(table) if cell.published else None}
-        records.append({**place, **_fields(cell), **published, **_whole(table)})
+        records.append({**labels, **_fields(cell), **published, **_whole(table)})
     records = [{key: inert(value) for key, value in record.items()} for record in records]
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")

@@ -128,12 +128,12 @@ def _cells(table: Table) -> Iterator[dict[str, Any]]:
         if not cell.n:
             continue
         theirs, rate = cell.published, cell.rate
-        place = {down: row} | ({across.field: column} if across else {})
+        labels = {down: row} | ({across.field: column} if across else {})
         yield {
             "table": table.spec.name,
             "preset": table.sweep.label if table.sweep else "",
             "problem": table.problem,
-            **place,
+            **labels,
             "measure": measure,
             "ours": cell.value,
             "published": theirs and theirs.value,

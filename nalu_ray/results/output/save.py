@@ -122,7 +122,16 @@ class Stored:
     def filtered(
         self, given: Mapping[str, Sequence[str]], seeds: Sequence[int], words: Sequence[str]
     ) -> Stored:
-        """Returns the task with a filter; see :func:`nalu_ray.results.filters.read`."""
+        """Returns the task with a filter; see :func:`nalu_ray.results.filters.read`.
+
+        Args:
+            given: field to its values, as texts.
+            seeds: the seeds to show; none for all.
+            words: the filter as the command line has it.
+
+        Raises:
+            ConfigError: a field or value is unknown, or nothing is left to show.
+        """
         specs: list[TableSpec | FigureSpec] = [*self.specs.tables, *self.specs.figures]
         presets = {sweep.preset for spec in specs for sweep, _ in self._stored(spec)} - {""}
         chosen = replace(self, only=filters.read(given, self.rows, presets, seeds, words))
@@ -301,7 +310,15 @@ class Stored:
             console.print()
 
     def save_tables(self, folder: Path, formats: Sequence[str]) -> list[Path]:
-        """Writes each table in each format below ``folder``."""
+        """Writes each table in each format below ``folder``.
+
+        Args:
+            folder: the files go to a folder in it, named after the task and the filter.
+            formats: names of :data:`nalu_ray.results.output.formats.FORMATS`.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         written = []
         for table in self.tables:
             for name in formats:
@@ -310,7 +327,14 @@ class Stored:
         return written
 
     def save_figures(self, folder: Path) -> list[Path]:
-        """Writes each figure as PNG and PDF below ``folder``."""
+        """Writes each figure as PNG and PDF below ``folder``.
+
+        Args:
+            folder: as for :meth:`save_tables`.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
         from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
         return [

@@ -105,8 +105,8 @@ class Part:
             [head, *(line.labels[i] for line in lines)] for i, head in enumerate(self.grid.stub)
         ]
         widths = [max(map(cell_len, texts)) for texts in stubs]
-        for place, head in enumerate(self.grid.head):
-            ours, theirs = self.halves(place)
+        for column, head in enumerate(self.grid.head):
+            ours, theirs = self.halves(column)
             beside = ours + (theirs and theirs + 1)
             longest = max(map(cell_len, head.split()), default=0)
             widths.append(max(longest, beside if self.inline else max(ours, theirs)))
@@ -120,7 +120,13 @@ class Part:
         return max(ours, default=0), max(theirs, default=0)
 
     def text(self, cell: TableCell, column: int, both: bool) -> Text:
-        """A cell's text: two lines, or one in which the numbers stand under one another."""
+        """A cell's text: two lines, or one in which the numbers stand under one another.
+
+        Args:
+            cell: the cell.
+            column: its index among the part's columns.
+            both: whether to leave room for a published value.
+        """
         ours = Text(cell.text, style="bold green" if cell.bold else "")
         if not both:
             return ours
@@ -135,6 +141,10 @@ def fitting(grid: Grid, width: int) -> list[Part]:
     """Cuts a grid into as few parts as are no wider than the terminal, if they can be.
 
     A cell takes one line where all columns then fit beside each other, else two.
+
+    Args:
+        grid: the table.
+        width: columns of the terminal.
     """
     columns = len(grid.head)
     for count in range(1, max(1, columns) + 1):
@@ -165,28 +175,28 @@ def _rich(part: Part, section: Section) -> RichTable:
     table.title_justify = "left"
     stubs = len(part.grid.stub)
     heads = [*part.grid.stub, *part.grid.head]
-    for place, (head, width) in enumerate(zip(heads, part.widths(), strict=True)):
-        side: Literal["left", "right"] = "left" if place < stubs else "right"
+    for column, (head, width) in enumerate(zip(heads, part.widths(), strict=True)):
+        side: Literal["left", "right"] = "left" if column < stubs else "right"
         # a heading alone does not widen a column: it goes over several lines
         broken = textwrap.fill(head, max(width, 1), break_long_words=False)
         table.add_column(Text(broken), justify=side, no_wrap=True, min_width=width)
     for line in section.lines:
         both = any(cell.published for cell in line.cells)
-        cells = [part.text(cell, place, both) for place, cell in enumerate(line.cells)]
+        cells = [part.text(cell, column, both) for column, cell in enumerate(line.cells)]
         table.add_row(*map(Text, line.labels), *cells)
     return table
 
 
 def _listing(plain: Plain, console: Console) -> None:
     """Prints texts as columns; those too many for the terminal follow below, with their labels."""
-    for at, places in enumerate(_parts(plain, console.width)):
+    for at, columns in enumerate(_parts(plain, console.width)):
         if at:
             console.print()
         table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=_PADDING)
-        for place in places:
-            table.add_column(Text(plain.head[place]), overflow="fold")
+        for column in columns:
+            table.add_column(Text(plain.head[column]), overflow="fold")
         for line in plain.lines:
-            table.add_row(*(Text(line[place]) for place in places))
+            table.add_row(*(Text(line[column]) for column in columns))
         console.print(table)
 
 
@@ -195,11 +205,11 @@ def _parts(plain: Plain, width: int) -> list[list[int]]:
     widths = [max(map(cell_len, texts)) for texts in zip(plain.head, *plain.lines, strict=True)]
     labels = list(range(plain.labels))
     parts = [labels]
-    for place in range(plain.labels, len(plain.head)):
-        together = [*parts[-1], place]
+    for column in range(plain.labels, len(plain.head)):
+        together = [*parts[-1], column]
         wide = sum(widths[i] for i in together) + _GAP * (len(together) - 1) > width
         if wide and parts[-1] != labels:
-            parts.append([*labels, place])
+            parts.append([*labels, column])
         else:
             parts[-1] = together
     return parts

@@ -53,7 +53,12 @@ def series_lines(series: Series) -> list[str]:
 
 
 def draw_series(several: Sequence[Series], title: str = "") -> Figure:
-    """Draws the images of each series from left to right, and below them the numbers after each."""
+    """Draws the images of each series from left to right, and below them the numbers after each.
+
+    Args:
+        several: one series or more.
+        title: a line above them.
+    """
     with our_settings():
         longest = max(len(series.images) for series in several)
         figure = new_figure(0.36 * longest + 1.6, 3.0 * len(several) + 0.3)
@@ -76,14 +81,14 @@ def _strip(axes: Axes, series: Series) -> None:
 def _running(axes: Axes, series: Series) -> None:
     """What is said as lines with marks, what is true as dashes, one colour each number."""
     steps = np.arange(len(series.images)) + 0.5
-    for place, name in enumerate(series.names):
-        colour = f"C{place}" if len(series.names) > len(COLOURS) else COLOURS[place]
+    for position, name in enumerate(series.names):
+        colour = f"C{position}" if len(series.names) > len(COLOURS) else COLOURS[position]
         axes.step(
-            steps, series.targets[:, place], where="mid", color=colour, linewidth=0.8,
+            steps, series.targets[:, position], where="mid", color=colour, linewidth=0.8,
             linestyle=(0, (4, 1.5)),
         )  # fmt: skip
         axes.plot(
-            steps, series.values[:, place], color=colour, marker="o", markersize=3, linewidth=1,
+            steps, series.values[:, position], color=colour, marker="o", markersize=3, linewidth=1,
             label=name,
         )  # fmt: skip
     axes.set_xlim(0, len(series.images))
@@ -102,7 +107,12 @@ def lines(trace: Trace) -> list[str]:
 
 
 def draw(traces: Sequence[Trace], title: str = "") -> Figure:
-    """Draws a panel for each text: its words from left to right, the number after each."""
+    """Draws a panel for each text: its words from left to right, the number after each.
+
+    Args:
+        traces: one text or more.
+        title: a line above the panels.
+    """
     across = min(_ACROSS, len(traces))
     down = math.ceil(len(traces) / across)
     with our_settings():
@@ -117,15 +127,15 @@ def draw(traces: Sequence[Trace], title: str = "") -> Figure:
 
 
 def _panel(axes: Axes, trace: Trace) -> None:
-    places = range(len(trace.words))
-    axes.plot(places, trace.values, color=COLOURS[0], marker="o", markersize=3.5, linewidth=1.4)
-    for place, value in zip(places, trace.values, strict=True):
+    positions = range(len(trace.words))
+    axes.plot(positions, trace.values, color=COLOURS[0], marker="o", markersize=3.5, linewidth=1.4)
+    for position, value in zip(positions, trace.values, strict=True):
         axes.annotate(
-            f"{value:.1f}", (place, value), (0, 4), textcoords="offset points", ha="center",
+            f"{value:.1f}", (position, value), (0, 4), textcoords="offset points", ha="center",
             fontsize=7,
         )  # fmt: skip
     if trace.target is not None:
         axes.axhline(trace.target, color=COLOURS[1], linestyle=(0, (4, 1.5)), linewidth=1)
         axes.set_title(f"{trace.target:g}", fontsize=9, color=COLOURS[1])
-    axes.set_xticks(places, trace.words, fontsize=7, rotation=20)
+    axes.set_xticks(positions, trace.words, fontsize=7, rotation=20)
     axes.margins(x=0.15, y=0.2)

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -24,16 +23,13 @@ import psutil
 import ray
 import yaml
 from ray._private import ray_constants
-from ray._private.authentication.http_token_authentication import get_auth_headers_if_auth_enabled
 
-from nalu_ray.cluster.exposure import readable_by_others
 from nalu_ray.errors import ConfigError
-from nalu_ray.input import invocation
 from nalu_ray.sweep.machine import Capacity, Node, raise_open_files
+from nalu_ray.sweep.ray.dashboard import private_token, signed_in, token_command, token_needed
 from nalu_ray.sweep.ray.failures import describe
 from nalu_ray.sweep.ray.journal import job_config, register
 from nalu_ray.sweep.ray.liveness import muted
-from nalu_ray.sweep.ray.login import HOST, link
 from nalu_ray.sweep.stopping import StoppedError
 
 # the command prints its own progress, loggers are optional, and Ctrl-C is for the command
@@ -51,7 +47,6 @@ OBJECT_STORE_BYTES = 512 * 1024**2
 KNOCK_SECONDS = 10
 # a value that the user set stays: 1 listens on this machine's address
 ADDRESS_FLAG = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
-TOKEN = Path("~/.ray/auth_token")
 HELP = (
     "RAY_TMPDIR names its folder for sockets and logs (a short path), HOME the one of its token; "
     "with --local, only gridworld needs Ray"
@@ -112,8 +107,8 @@ def start(capacity: Capacity) -> Iterator[Session]:
         with starting():
             dashboard = stack.enter_context(_ray(**arguments))
         register()
-        address = stack.enter_context(_link(dashboard))
-        yield Session(capacity, dashboard, ours=True, link=address, guarded=_token_needed())
+        address = stack.enter_context(signed_in(dashboard))
+        yield Session(capacity, dashboard, ours=True, link=address, guarded=token_needed())
 
 
 @contextlib.contextmanager
@@ -133,32 +128,9 @@ def beside(processes: int) -> Iterator[None]:
         stack.enter_context(restored())
         with starting():
             cpus = max(1, processes)
-            own = _ray(address="local", num_cpus=cpus, include_dashboard=False)
-            stack.enter_context(own)
+            connection = _ray(address="local", num_cpus=cpus, include_dashboard=False)
+            stack.enter_context(connection)
         yield
-
-
-def token_command() -> str:
-    """Returns the command that prints Ray's token, as it can be typed here."""
-    return f"{invocation.program('ray')} get-auth-token"
-
-
-def _token_needed() -> bool:
-    return os.environ.get("RAY_AUTH_MODE") == "token"
-
-
-@contextlib.contextmanager
-def _link(dashboard: str) -> Iterator[str]:
-    """Yields a link that opens the job's page signed in; empty where none is of use."""
-    header = get_auth_headers_if_auth_enabled({})
-    scheme, _, token = header.get("authorization", "").partition(" ")
-    here = dashboard.startswith(f"{HOST}:") and "SSH_CONNECTION" not in os.environ
-    if not (here and _token_needed() and scheme == "Bearer" and token):
-        yield ""
-        return
-    job = ray.get_runtime_context().get_job_id()
-    with link(f"http://{dashboard}/#/jobs/{job}", token) as address:
-        yield address
 
 
 @contextlib.contextmanager
@@ -187,7 +159,7 @@ def connect(address: str) -> Iterator[Session]:
             dashboard = stack.enter_context(_ray(address=address))
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise ConfigError([f"--address {address}: {error}"]) from error
-        yield Session(_capacity(address), dashboard, ours=False, guarded=_token_needed())
+        yield Session(_capacity(address), dashboard, ours=False, guarded=token_needed())
 
 
 def _knock(address: str) -> None:
@@ -286,8 +258,8 @@ def _addable(alive: int) -> list[dict[str, float]]:
         config = yaml.safe_load(LAUNCHED.read_text())
         types, head = config.get("available_node_types", {}), config.get("head_node_type")
         groups = [
-            (dict(kind.get("resources", {})), kind.get("max_workers", config["max_workers"]))
-            for name, kind in types.items()
+            (dict(group.get("resources", {})), group.get("max_workers", config["max_workers"]))
+            for name, group in types.items()
             if name != head
         ]
         room = max(0, config["max_workers"] - (alive - 1))
@@ -295,8 +267,8 @@ def _addable(alive: int) -> list[dict[str, float]]:
         turns = itertools.zip_longest(*([resources] * most for resources, most in groups))
         return [resources for turn in turns for resources in turn if resources is not None][:room]
     reported = ray._private.state.state.get_cluster_config()
-    kinds = [] if reported is None else reported.node_group_configs
-    return [dict(kind.resources) for kind in kinds for _ in range(kind.max_count - alive)]
+    node_groups = [] if reported is None else reported.node_group_configs
+    return [dict(group.resources) for group in node_groups for _ in range(group.max_count - alive)]
 
 
 # -- starting Ray --------------------------------------------------------------------
@@ -337,25 +309,3 @@ def loopback() -> Iterator[None]:
     finally:
         del os.environ[ADDRESS_FLAG]
         ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-def private_token() -> None:
-    """Creates Ray's token file readable by its owner only, or restricts an existing one.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path = TOKEN.expanduser()
-    if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
-        return
-    if "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
-        return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        if readable_by_others(path):
-            path.chmod(0o600)
-        return
-    with os.fdopen(number, "w") as file:
-        file.write(secrets.token_hex(32))

@@ -244,8 +244,8 @@ def _tune_config(max_concurrent: int | None) -> tune.TuneConfig:
     )
 
 
-def _logger(kind: str, plan: Plan) -> Any:
-    module, name = LOGGERS[kind]
+def _logger(logger: str, plan: Plan) -> Any:
+    module, name = LOGGERS[logger]
     arguments = {
         # else in a trial's scratch folder, which goes away with offline runs
         "wandb": {
@@ -255,7 +255,7 @@ def _logger(kind: str, plan: Plan) -> Any:
         },
         "mlflow": {"experiment_name": f"nalu_ray {plan.task.name}"},
     }
-    return getattr(importlib.import_module(module), name)(**arguments[kind])
+    return getattr(importlib.import_module(module), name)(**arguments[logger])
 
 
 def _folder_name(trial: Any) -> str:

@@ -93,8 +93,8 @@ def journal(plan: Plan) -> Iterator[Board | None]:
     with stream:
         lasting: Any = Stream(stream)
         # the command's own board keeps the measured speeds
-        told = replace(plan, speeds=Speeds())
-        with Board(Console(file=lasting, width=WIDTH), told) as board:
+        shown = replace(plan, speeds=Speeds())
+        with Board(Console(file=lasting, width=WIDTH), shown) as board:
             board.note(
                 f"{plan.task.title}: {len(plan.trials):,} trials, {plan.slots} at a time, "
                 f"{plan.seeds:,} seeds; each trial is a task of this job"

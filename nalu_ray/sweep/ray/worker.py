@@ -32,7 +32,16 @@ from nalu_ray.sweep.warnings import WarningRelay
 
 
 def trial(spec: dict[str, Any], state_seconds: float, report_seconds: float) -> Iterator[Report]:
-    """Runs a trial in a worker process; yields its reports with the warnings in between."""
+    """Runs a trial in a worker process; yields its reports with the warnings in between.
+
+    Args:
+        spec: from :meth:`nalu_ray.sweep.dispatch.TrialSpec.plain`.
+        state_seconds, report_seconds: as for :class:`nalu_ray.sweep.trial.Trial`.
+
+    Raises:
+        NodeError: this machine must not run it, see :func:`nalu_ray.sweep.dispatch.receive`.
+        StoreError, StoppedError: see :meth:`nalu_ray.sweep.trial.Trial.__iter__`.
+    """
     messages: list[str] = []
     with lasting(), WarningRelay(messages.append):
         received = receive(spec)

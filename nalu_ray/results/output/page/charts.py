@@ -31,7 +31,12 @@ def lines_of(panels: Iterable[Panel], first: Iterable[str] = ()) -> dict[Heading
 
 
 def legend(lines: Mapping[Heading, int], field: str) -> str:
-    """Returns a list of the lines."""
+    """Returns the lines as an HTML list.
+
+    Args:
+        lines: heading to the number of its style.
+        field: the setting's field that distinguishes the lines.
+    """
     items = "".join(
         f'<li data-{group(field)}="{escape(heading.key)}"><svg width="26" height="10" '
         f'aria-hidden="true"><path class="line {style_of(style)}" d="M1 5H25"/></svg>'

@@ -27,7 +27,13 @@ def facts(
     outcomes: Mapping[tuple[str, int], Outcome],
     manifests: Iterable[Mapping[str, Any]],
 ) -> list[Fact]:
-    """Returns how a task's rows were made; what no manifest says is ``not recorded``."""
+    """Returns how a task's rows were made; what no manifest says is ``not recorded``.
+
+    Args:
+        specs: the task's tables and figures.
+        outcomes: how each shown seed ended, by setting id and seed.
+        manifests: those of the trials of the shown seeds.
+    """
     stored = list(manifests)
     trials = [spec if isinstance(spec := m.get("spec"), dict) else {} for m in stored]
     return [

@@ -79,11 +79,11 @@ def _series(series: Mapping[str, Any]) -> str:
     frame = _frame(count, [v for row in (*values, *targets) for v in row])
     ticks = [(float(i), str(i + 1)) for i in range(0, count, max(1, count // 10))]
     parts = [frame.axes("images", "", ticks)]
-    for place in range(len(names)):
-        style = style_of(place).split()[0]
-        right = _stairs(frame, [row[place] for row in targets])
+    for index in range(len(names)):
+        style = style_of(index).split()[0]
+        right = _stairs(frame, [row[index] for row in targets])
         parts.append(f'<path class="answer {style}" d="{right}"/>')
-        points = [(frame.x(i), frame.y(row[place])) for i, row in enumerate(values)]
+        points = [(frame.x(i), frame.y(row[index])) for i, row in enumerate(values)]
         parts.append(f'<path class="line {style}" d="{path(points)}"/>')
     source = f"data:image/png;base64,{escape(series['png'])}"
     strip = f'<img class="strip" alt="the images" src="{source}">'

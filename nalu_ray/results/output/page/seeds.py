@@ -128,7 +128,7 @@ def _dots(group: Group, panel: _Panel, about: str) -> str:
     published = [cell.published.value for _, cell in group.cells if cell.published]
     if panel.y.log and 0 in {*values, *published}:
         parts.append(text(45, _BOTTOM + 3, "0", ' text-anchor="end"'))
-    parts += [_model(group, place, panel) for place in range(len(group.cells))]
+    parts += [_model(group, index, panel) for index in range(len(group.cells))]
     parts.append(text(50, 13, group.title, ' class="title"'))
     return (
         f'<svg class="panel seeds" viewBox="0 0 {panel.width:g} {_HEIGHT:g}"{about} '
@@ -137,14 +137,14 @@ def _dots(group: Group, panel: _Panel, about: str) -> str:
     )
 
 
-def _model(group: Group, place: int, panel: _Panel) -> str:
-    model, cell = group.cells[place]
-    middle, spacing = panel.x(place + 0.5), panel.spacing
+def _model(group: Group, index: int, panel: _Panel) -> str:
+    model, cell = group.cells[index]
+    middle, spacing = panel.x(index + 0.5), panel.spacing
     marks = "".join(
         f"M{middle + ((k * GOLDEN) % 1 - 0.5) * 0.55 * spacing:.1f} {panel.height(value):.1f}h0"
         for k, value in enumerate(cell.values, 1)
     )
-    known = panel.order.index(model.key) if model.key in panel.order else place
+    known = panel.order.index(model.key) if model.key in panel.order else index
     left, top = middle - spacing / 2, panel.y.end - 16
     column = f'x="{left:.1f}" y="{top:.1f}" width="{spacing:.1f}" height="{_BOTTOM - top:.1f}"'
     parts = [f'<rect class="hit" {column}/>']

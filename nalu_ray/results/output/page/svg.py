@@ -46,6 +46,11 @@ def scale(values: Iterable[float], start: float, end: float, *, log: bool = Fals
     """Returns a scale that covers the values.
 
     It ignores values that are not finite and, on a log axis, those that are not positive.
+
+    Args:
+        values: the values.
+        start, end: pixels of the lowest and of the highest value.
+        log: whether the scale is logarithmic.
     """
     shown = [v for v in values if abs(v) < _MOST and (v > _LEAST if log else True)]
     low, high = (min(shown), max(shown)) if shown else (1.0, 10.0)
@@ -92,7 +97,12 @@ class Frame:
     y: Scale
 
     def axes(self, x_label: str, y_label: str, x_ticks: Sequence[tuple[float, str]] = ()) -> str:
-        """Returns grid lines, ticks and labels."""
+        """Returns grid lines, ticks and labels.
+
+        Args:
+            x_label, y_label: titles of the axes; empty for none.
+            x_ticks: value and label of each tick of x; by default those of the scale.
+        """
         left, right, bottom, top = self.x.start, self.x.end, self.y.start, self.y.end
         parts = []
         for value, label in self.y.ticks:
