@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from nalu_ray import layers, testing
 from nalu_ray.registry import task
-from nalu_ray.testing import TASK_CHECKS, UNIT_CHECKS, of_layer, of_unit
-from nalu_ray.testing.chosen import VARIABLE, chosen_layers, chosen_tasks
+from nalu_ray.testing import CELL_CHECKS, TASK_CHECKS, UNIT_CHECKS, of_cell, of_layer, of_unit
+from nalu_ray.testing.chosen import VARIABLE, chosen_cells, chosen_layers, chosen_tasks
 from nalu_ray.training import updates
+from tests import distinct
 
 
 class Good(nn.Module):
@@ -167,6 +168,59 @@ def test_options_reach_the_unit_and_unknown_layers_are_refused() -> None:
         testing.check_layer("nacc")
 
 
+@pytest.mark.parametrize("check", CELL_CHECKS)
+@pytest.mark.parametrize("cell", [*distinct.cells(), Good], ids=lambda x: getattr(x, "__name__", x))
+def test_every_cell_passes(cell: str | type[nn.Module], check: str) -> None:
+    CELL_CHECKS[check](of_cell(cell))
+
+
+class Counts(Good):
+    """It adds the number of its calls, which a series has more of than a single step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count = getattr(self, "count", 0) + 1
+        return super().forward(x) + self.count
+
+
+class Flat(Good):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).detach()
+
+
+class Mixes(Good):
+    """Every row of a batch reads the mean over the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x.mean(0, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("unit", "check", "message"),
+    [
+        (OneShape, "sequence", "shapes cannot be multiplied"),
+        (Counts, "sequence", "its start, given to it, gives other outputs"),
+        (Counts, "steps", "not close"),
+        (Mixes, "padding", "not close"),
+        (Flat, "learns", "does not require grad"),
+        (Branches, "stacked", "data-dependent"),
+    ],
+)
+def test_what_is_wrong_with_a_cell_is_said(unit: type[nn.Module], check: str, message: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError), match=message):
+        CELL_CHECKS[check](of_cell(unit))
+
+
+def test_a_cell_runs_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    for name in CELL_CHECKS:
+        monkeypatch.setitem(CELL_CHECKS, name, lambda build, name=name: seen.append(name))
+    testing.check_cell("nac")
+    testing.check_cell(Good)
+    assert seen == [*CELL_CHECKS] * 2
+    with pytest.raises(layers.UnknownLayerError, match="Did you mean 'nac'"):
+        testing.check_cell("nacc")
+
+
 def test_a_task_whose_seeds_share_a_generator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = task("identity")
     sample: Callable[..., Any] = type(identity).sample
@@ -182,15 +236,15 @@ def test_a_task_whose_seeds_share_a_generator_is_refused(monkeypatch: pytest.Mon
 
 
 def test_layers_and_tasks_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def chosen() -> tuple[list[str], list[str]]:
-        for function in (chosen_layers, chosen_tasks):
+    def chosen() -> tuple[list[str], ...]:
+        for function in (chosen_layers, chosen_cells, chosen_tasks):
             function.cache_clear()
-        return chosen_layers(), chosen_tasks()
+        return chosen_layers(), chosen_cells(), chosen_tasks()
 
-    monkeypatch.setenv(VARIABLE, "nac, static")
-    assert chosen() == (["nac"], ["static"])
+    monkeypatch.setenv(VARIABLE, "nac, static, gru, nau_nmu")
+    assert chosen() == (["nac", "nau_nmu"], ["gru", "nac"], ["static"])
     monkeypatch.delenv(VARIABLE)
-    assert chosen() == ([], [])  # ours are not another package's
+    assert chosen() == ([], [], [])  # ours are not another package's
     monkeypatch.setenv(VARIABLE, "statik")
     with pytest.raises(ValueError, match=r"NALU_RAY_TEST: .* 'statik'\. Did you mean 'static'"):
         chosen()

@@ -14,7 +14,8 @@ With pytest, for whatever other packages have joined by entry points::
     NALU_RAY_TEST=mine,my_task python -m pytest --pyargs nalu_ray.testing
 
 The environment variable names layers and tasks, ours too. :mod:`.modules` and :mod:`.training` have
-the single checks of a unit, :mod:`.tasks` those of a task.
+the single checks of a unit, :mod:`.cells` those of a recurrent cell, and :mod:`.tasks` those of a
+task.
 """
 
 from __future__ import annotations
@@ -26,21 +27,28 @@ from torch import nn
 
 from nalu_ray.registry import task as find_task
 from nalu_ray.task import Task
-from nalu_ray.testing import modules, tasks, training
+from nalu_ray.testing import cells, modules, tasks, training
+from nalu_ray.testing.cells import BuildCell, of_cell
 from nalu_ray.testing.modules import Build, of_layer, of_unit
 
 UNIT_CHECKS: dict[str, Callable[[Build], None]] = {**modules.CHECKS, **training.CHECKS}
 """Every check of a unit or layer, by name."""
 
+CELL_CHECKS: dict[str, Callable[[BuildCell], None]] = cells.CHECKS
+"""Every check of a recurrent cell, by name."""
+
 TASK_CHECKS: dict[str, Callable[[Task[Any]], None]] = tasks.CHECKS
 """Every check of a task, by name."""
 
 __all__ = [
+    "CELL_CHECKS",
     "TASK_CHECKS",
     "UNIT_CHECKS",
+    "check_cell",
     "check_layer",
     "check_task",
     "check_unit",
+    "of_cell",
     "of_layer",
     "of_unit",
 ]
@@ -65,6 +73,17 @@ def check_layer(name: str, **options: Any) -> None:
     """
     for check in UNIT_CHECKS.values():
         check(of_layer(name, **options))
+
+
+def check_cell(cell: str | type[nn.Module], **options: Any) -> None:
+    """Checks a recurrent cell: a registered one by its name, or that of a unit's class.
+
+    Raises:
+        AssertionError: it does not do what a cell must; the message says what.
+        UnknownLayerError: there is no such cell.
+    """
+    for check in CELL_CHECKS.values():
+        check(of_cell(cell, **options))
 
 
 def check_task(task: Task[Any] | str) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nalu_ray import layers
 from nalu_ray.layers import LSTM, NAC
 from nalu_ray.rl.agent.cores import (
     BesideLSTMCore,
@@ -20,6 +21,7 @@ from nalu_ray.rl.agent.cores import (
     check_name,
 )
 from nalu_ray.rl.agent.network import NetworkConfig, build_core
+from tests import distinct
 
 STEPS, BATCH, VISION, HIDDEN = 9, 4, 6, 5
 SIZES = {"vision": VISION, "hidden": HIDDEN}
@@ -90,6 +92,42 @@ def test_shapes(name: str) -> None:
     out, last = core(vision, told, torch.ones(STEPS, BATCH), torch.zeros(BATCH, size))
     assert out.shape == (STEPS, BATCH, HIDDEN)
     assert last.shape == (BATCH, size)
+
+
+@pytest.mark.parametrize(
+    ("unit", "wiring"),
+    [
+        (unit, wiring)
+        for unit in distinct.cells()
+        for wiring in (None, "instruction", "feedback", "accumulator")
+        # a cell with a state of its own is an accumulator beside the LSTM
+        if unit in layers.names() or wiring in (None, "accumulator")
+    ],
+)
+def test_every_unit_is_a_core(unit: str, wiring: Wiring | None) -> None:
+    """Alone (None) and beside the LSTM: a row is its steps, and a loss reaches the unit."""
+    own = {} if wiring is None else {"wiring": wiring, "nac_units": 2}
+    variant = unit if wiring is None else f"lstm_{unit}"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        # in training some units draw other noise at each call
+        core = build_core(NetworkConfig(variant=variant, **own, **SIZES)).double().eval()
+    vision, told = row()
+    start = 0.5 + 0.1 * state(core).abs()  # far from 0, by which some units divide
+    if unit == "dnc":  # whose shares of memory sum to 1 at most
+        start = 0.1 * start
+    out, last = core(vision[:2], 0.1 * told[:2], ones()[:2], start)
+    (out.square().sum() + last.square().sum()).backward()
+    reached = [value.grad for value in core.parameters() if value.grad is not None]
+    assert all(slope.isfinite().all() for slope in reached)
+    # an imaginary weight gets none from positive inputs
+    assert 2 * sum(bool(slope.any()) for slope in reached) >= len([*core.parameters()])
+    single, now = [], start
+    for t in range(2):
+        now_out, now = core(vision[t : t + 1], 0.1 * told[t : t + 1], ones()[:1], now)
+        single.append(now_out)
+    torch.testing.assert_close(torch.cat(single), out)
+    torch.testing.assert_close(now, last)
 
 
 def test_a_row_is_its_steps(core: Core) -> None:
