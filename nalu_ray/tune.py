@@ -55,7 +55,7 @@ def _command(argv: list[str]) -> int:
     console = screen.console()
     if options.dry_run:
         plan = dry_run(request)
-        print_lines(console, screen.describe_plan(plan, request.preset))
+        print_lines(console, screen.describe_plan(plan, request.preset, request.words))
         print_lines(console, list(screen.list_trials(plan, options.verbose)))
         return Exit.DONE
     return _end(request, execute(request, console), console)

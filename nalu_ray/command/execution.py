@@ -95,7 +95,7 @@ def execute(request: TuneRequest, console: Console) -> Execution:
             if not request.options.quiet:
                 before, about = about, [each.describe() for each in (session, part.search) if each]
                 print_lines(console, [line for line in about if line not in before])
-                print_lines(console, screen.describe_plan(plan, request.preset))
+                print_lines(console, screen.describe_plan(plan, request.preset, request.words))
             tried |= {(trial.setting_id, seed) for trial in plan.trials for seed in trial.seeds}
             if plan.trials and _address(request) is None:
                 _prepare(request)

@@ -86,6 +86,7 @@ class TuneRequest:
         preset: name of the preset.
         sweep: the preset with all changes applied.
         points: the settings and seeds of the sweep.
+        words: the ``field=value`` words, as given.
         search: the search that the points come from; None for a grid. If its points depend on
             results, ``points`` has each setting of the grid once, with the ranges' lower limits.
         store: the store of the rows.
@@ -99,6 +100,7 @@ class TuneRequest:
     points: tuple[Point, ...]
     store: Store
     command: str
+    words: tuple[str, ...] = ()
     search: Search | None = None
 
     @property
@@ -205,8 +207,9 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
     folded = resolved(
         with_samples(sweep, changes.values, samples), changes.values, changes.seeds, resources
     )
-    command = shlex.join(argv)
-    return TuneRequest(options, task, preset, folded, tuple(points), store, command, search)
+    return TuneRequest(
+        options, task, preset, folded, tuple(points), store, shlex.join(argv), tuple(words), search
+    )
 
 
 def _unknown(word: str, fields: Sequence[str], value: str, task: Task[Any] | None) -> str:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nalu_ray.command.words import Changes
 from nalu_ray.errors import ConfigError
 from nalu_ray.input import invocation
 from nalu_ray.results.store.store import Store
@@ -146,8 +147,14 @@ def _size(task: Task[Any], preset: str, capacity: Capacity, speeds: Speeds) -> l
 # -- a plan --------------------------------------------------------------------------------------
 
 
-def describe_plan(plan: Plan, preset: str) -> list[str]:
-    """Returns the summary of a plan: requested, stored and planned seeds, and the time."""
+def describe_plan(plan: Plan, preset: str, words: Sequence[str] = ()) -> list[str]:
+    """Returns the summary of a plan: requested, stored and planned seeds, and the time.
+
+    Args:
+        plan: the plan.
+        preset: name of the preset.
+        words: the command line's ``field=value`` words.
+    """
     asked = sum(len(point.seeds) for point in plan.points)
     failed = f", {plan.failed:,} failed before (--rerun-failed runs them)" if plan.failed else ""
     lines = [
@@ -166,22 +173,41 @@ def describe_plan(plan: Plan, preset: str) -> list[str]:
             f"of {plan.capacity.describe()}",
             describe_duration(plan),
         ]
-    lines += _full_protocol(plan, preset)
+    lines += _full_protocol(plan, preset, words)
     remarks = (remark for trial in plan.trials for remark in trial.setting.remarks())
     return [*lines, *(f"note: {remark}" for remark in dict.fromkeys(remarks))]
 
 
-def _full_protocol(plan: Plan, preset: str) -> list[str]:
-    """Returns a line with the command of the protocol that a laptop preset reduces, if any."""
+def _full_protocol(plan: Plan, preset: str, words: Sequence[str]) -> list[str]:
+    """Returns a line on the protocol that a laptop preset reduces, if any: its time and command.
+
+    Words that choose cells (``layer=nac``) are kept; others, such as ``steps=``, would change it.
+    """
     full = "paper" if preset == "laptop" else preset.removesuffix("-laptop")
+    task = plan.task
     try:
-        known = sweep_of(plan.task).presets
+        known = sweep_of(task).presets
     except ConfigError:  # the task has no shipped sweep and is run from a file
         return []
     if full == preset or full not in known:
         return []
-    command = invocation.command("tune", [plan.task.name, f"preset={full}"])
-    return [f"the full protocol: {command}"]
+    kept = [word for word in words if word.partition("=")[0] in task.axes]
+    changes = Changes.read(kept, task.setting_type)
+    sweep = known[full].model_copy(update={"every": changes.every or known[full].every})
+    job = Job("", sweep.resources, sweep.seed_step_microseconds, speeds=plan.speeds)
+    command = invocation.command("tune", [task.name, f"preset={full}", *kept])
+    try:
+        points = expand(sweep, task.setting_type, changes.values)
+    except ConfigError:  # the protocol has no such cell
+        return []
+    try:
+        whole = make_plan(task, points, {}, job, plan.capacity)
+    except ConfigError:
+        return [f"the full protocol is too large for this machine: {command}"]
+    source = "measured on this machine" if whole.measured == len(whole.trials) else "a guess"
+    gpu = "" if whole.trials[0].gpus else "; not measured on a GPU"
+    time = f"about {describe_time(whole.seconds)} ({source}{gpu})"
+    return [f"the full protocol takes {time}: {command}"]
 
 
 def describe_duration(plan: Plan) -> str:

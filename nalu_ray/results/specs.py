@@ -33,6 +33,9 @@ BUDGET = (
 SUCCESS = ("rate", "solved_at")
 """Statistics of the seeds that solved."""
 
+OWN_THRESHOLD = "the threshold of success"
+"""What a caption calls the metric that is ``solved_below``."""
+
 TRIAL = "trial"
 """Split of the numbers of a whole run, whatever its step: ``parameters``, trained per seed, and
 ``seed_step_microseconds``, the time per step and seed, evaluations included."""
@@ -215,7 +218,7 @@ class TableSpec(_Spec):
     def threshold(self) -> str | None:
         """What a solved run is below, in words; None if the table says nothing of success."""
         if self.solved_like is None:
-            return self.solved_below
+            return OWN_THRESHOLD if self.solved_below else None
         return f"the upper 99 % limit of the mean of {self.rows.labels[self.solved_like]}"
 
     @model_validator(mode="after")

@@ -312,7 +312,7 @@ def describe_figures(shown: Mapping[str, float]) -> str:
 
 def describe_time(seconds: float) -> str:
     """Returns ``42 s``, ``15 min`` or ``3.2 h``."""
-    if seconds < 90:
+    if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 

@@ -215,14 +215,33 @@ def test_a_laptop_preset_is_short_and_names_the_full_protocol(
         assert code == Exit.DONE
         (seconds,) = re.findall(r"^about (\d+) seconds", out, re.MULTILINE)
         times[name] = int(seconds)
-        full = re.findall(r"^the full protocol: .*nalu_ray\.tune (.*)$", out, re.MULTILINE)
-        assert full == [line] * (name != line)
+        full = re.findall(
+            r"^the full protocol takes about (.*)nalu_ray\.tune (.*)$", out, re.MULTILINE
+        )
+        assert [command for _, command in full] == [line] * (name != line)
+        if full:
+            assert full[0][0].startswith(
+                f"{times[line]} seconds (a guess; not measured on a GPU): "
+            )
     assert times[f"{line}-laptop"] <= 45 * 60 < times[line]
 
 
 def test_the_laptop_preset_names_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nalu_ray.tune program preset=paper\n" in call(capsys, "program --dry-run")[1]
     assert "full protocol" not in call(capsys, "program preset=smoke --dry-run")[1]
+
+
+def test_the_full_protocol_has_the_cells_of_the_command_and_not_its_budget(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "layer=nac,nalu op=mul seeds=2 steps=50 lr=0.1"
+    out = call(capsys, f"static preset=madsen-laptop {words} --dry-run")[1]
+    full = "nalu_ray.tune static preset=madsen layer=nac,nalu op=mul\n"
+    assert full in out
+    # of two layers and one operation, it takes a part of the time of all
+    alone = call(capsys, "static preset=madsen layer=nac,nalu op=mul --dry-run")[1]
+    (time,) = re.findall(r"^about (.*?) \(the preset's guess", alone, re.MULTILINE)
+    assert f"the full protocol takes about {time.partition(', of which')[0]} (a guess" in out
 
 
 def test_a_pair_has_no_other_reader(capsys: pytest.CaptureFixture[str]) -> None:

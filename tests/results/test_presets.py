@@ -337,12 +337,12 @@ def test_the_random_column_is_of_one_declared_model_and_named() -> None:
     random = table.cells["add", "random", "extrapolation"]
     assert (random.value, random.n) == (10.0, 3)
     assert table.cells["mul", "random", "extrapolation"].value is None
-    assert "Random: median random_mse of hidden=2 over the seeds of one setting." in whole(table)
+    assert "Random: median error of an untrained network with hidden=2 over" in whole(table)
     # without a declaration it is still never of two models
     loose = build(spec.model_copy(update={"reference_by": ()}), rows)
     assert loose.cells["add", "random", "extrapolation"].value == 30.0
     (one,) = build_each(spec, rows[rows["hidden"] == 64])
-    assert "Random: median random_mse of hidden=64 over the seeds of one setting." in whole(one)
+    assert "Random: median error of an untrained network with hidden=64 over" in whole(one)
 
 
 @pytest.mark.parametrize("name", ["static", "recurrent"])

@@ -172,7 +172,7 @@ def test_what_stands_below_the_cells() -> None:
     table = build(TABLE, rows())
     said = " ".join(captions(table))
     assert '"solved in %": the share of seeds of one setting that solved it, with Wilson' in said
-    assert "solved it if its error at the selected step is below threshold; setting" in said
+    assert "if its error at the selected step is below the threshold of success; setting" in said
     assert "never: no seed solved it" in said
     assert "In parentheses: Somebody (2020)." in said
     texts = [cell.text for part in spread(table).sections for x in part.lines for cell in x.cells]
@@ -276,7 +276,7 @@ def test_the_field_along_x_does_not_split_the_figure() -> None:
 def test_the_drawn_figure_says_what_its_points_are() -> None:
     figure = draw(FIGURE, sized({4: [100, None], 10: [100, 100]}))
     said = " ".join(figure.get_suptitle().split())
-    assert "Line: share below threshold over 2 seeds; band: Wilson's 95 % interval" in said
+    assert "Line: share of solved seeds over 2 seeds; band: Wilson's 95 % interval" in said
     assert "circles: Somebody (2020)" in said
     axes = figure.axes[0]
     drawn = {tuple(line.get_xdata()): tuple(line.get_ydata()) for line in axes.lines}

@@ -699,7 +699,7 @@ the cell's setting), 0 = perfect. Bold: best of ours, ties included. –: not ru
 
 Over the seeds of each cell's setting: median \\[95 % interval between order statistics\\], marked \
 \\* where fewer than six seeds give only their range; solved: the seeds whose error at the \
-selected step is below threshold, with the Wilson 95 % interval.
+selected step is below the threshold of success, with the Wilson 95 % interval.
 
 | op | layer | seeds | median \\[95 %\\] | solved \\[95 %\\] | solved at step | setting | shown |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -767,7 +767,7 @@ def test_captions_say_what_must_be_known(full: dict[str, Table]) -> None:
     ):
         assert part in text
     assert "the mean over the seeds" in " ".join(captions(full["table_5"]))
-    assert "Random: median random_mse" in " ".join(captions(full["table_6"]))
+    assert "Random: median error of an untrained network" in " ".join(captions(full["table_6"]))
 
 
 def test_statistics_hold_every_cell_that_was_run(full: dict[str, Table]) -> None:

@@ -29,7 +29,7 @@ GOLDEN = """\
 fake (section 0), laptop: 2 settings, 8 seeds; 0 done before; 8 to do
 4 trials, 2 at a time; each takes 1 CPU, 0.7 GiB of test: 2 CPUs, 0 GPUs, 64.0 GiB
 about 56 s, of which 15 s to start Ray (the preset's guess, not measured on this machine)
-31 s: 12 percent, 0/4 trials, 2 running; 0/8 seeds, 0 failed; 32 seed-steps/s; 2 min left, \
+31 s: 12 percent, 0/4 trials, 2 running; 0/8 seeds, 0 failed; 32 seed-steps/s; 106 s left, \
 ends about 12:02
 warning: UserWarning: odd (in fake a lr=0.1 seeds 0-1)
 failed: fake a lr=0.1 seeds 2-3: ValueError: no 3 (traceback: /x/1.txt)
@@ -137,7 +137,7 @@ def test_the_live_line_fits_the_terminal(plan: Plan, width: int) -> None:
         board.console.print(board._line())
     (line,) = out.getvalue().splitlines()
     assert len(line) < width
-    expected = ["8 %  0/4 trials", "1,234 seeds failed", "2 min left, ends about", "mse 0.5"]
+    expected = ["8 %  0/4 trials", "1,234 seeds failed", "100 s left, ends about", "mse 0.5"]
     for needed, text in zip((30, 60, 80, 200), expected, strict=True):
         assert (text in line) == (width >= needed)
 
@@ -202,7 +202,8 @@ def test_costs_are_what_slots_spend_beside_the_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (900, "15 min"), (4 * 3600, "4.0 h")]
+    ("seconds", "text"),
+    [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (900, "15 min"), (4 * 3600, "4.0 h")],
 )
 def test_times(seconds: float, text: str) -> None:
     assert describe_time(seconds) == text

@@ -8,6 +8,8 @@ from nalu_ray.results.analysis.references import CONSTANT, REFERENCES
 from nalu_ray.results.analysis.table import DOUBTED, Table
 from nalu_ray.results.specs import TableSpec
 
+# metric -> the model whose error it is
+_MODELS = {"random_mse": "an untrained network"}
 PAPER = "Trask et al. (2018)"
 FEW_SEEDS = "marked * where fewer than six seeds give only their range"
 
@@ -31,14 +33,15 @@ def captions(table: Table, marks: bool = True) -> tuple[str, ...]:
     sentences.append(f"Ours: {_statistics(spec)}; {_seeds(table)}.")
     relative = {m.relative_to for m in spec.measures.values() if m.relative_to}
     if relative:
-        plain = relative == {"random_mse"}
-        names = "an untrained network" if plain else ", ".join(sorted(relative))
+        names = ", ".join(sorted(_MODELS.get(name, name) for name in relative))
         sentences.append(
             f"100 = as bad as {names} (median over the seeds of the cell's setting), 0 = perfect."
         )
     if spec.reference:
-        of = f" of {table.reference}" if table.reference else ""
-        sentences.append(f"Random: median {spec.reference}{of} over the seeds of one setting.")
+        model = _MODELS.get(spec.reference)
+        error = f"error of {model}" if model else spec.reference
+        with_ = f" with {table.reference}" if table.reference else ""
+        sentences.append(f"Random: median {error}{with_} over the seeds of one setting.")
     if any(heading.key == CONSTANT for heading in (*table.rows, *table.columns)):
         sentences.append(
             "Best constant: the constant answer with the smallest error on the set (the mean "

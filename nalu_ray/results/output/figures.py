@@ -214,7 +214,7 @@ def about(spec: FigureSpec, drawn_panels: tuple[Panel, ...]) -> str:
     if spec.statistic == "two_sigma":
         middle, band = "mean", "two standard deviations over seeds"
     elif spec.statistic == "rate":
-        middle, band = f"share below {spec.solved_below}", "Wilson's 95 % interval"
+        middle, band = "share of solved seeds", "Wilson's 95 % interval"
     elif spec.statistic in ("median", "solved_at"):
         middle = "median" if spec.statistic == "median" else "median first step solved"
         band = "95 % interval between order statistics"
