@@ -24,8 +24,9 @@ from nalu_ray.results.store.store import Store
 from nalu_ray.sweep import ray
 from nalu_ray.sweep.machine import this_machine
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import Report, TrialSpec
 
 ROWS_A_TRIAL = 8  # the figures of two splits before and after the step, and the seed's last row

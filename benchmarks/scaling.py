@@ -23,8 +23,9 @@ from rich.table import Table
 from nalu_ray import registry
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
-from nalu_ray.sweep.presets import Resources, expand, load_sweep
+from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.sweep.ray.driver import report_seconds
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Task
 
 WORKER = Node(cpus=4, gpus=1, memory=14 * GIB)

@@ -232,7 +232,8 @@ def _request(
     Raises:
         ConfigError: all mistakes together.
     """
-    from nalu_ray.command.request import parser, read  # noqa: PLC0415 (loads torch)
+    from nalu_ray.command.flags import parser  # noqa: PLC0415 (as below)
+    from nalu_ray.command.request import read  # noqa: PLC0415 (loads torch)
 
     words = [task, *_words(fields, seeds)]
     words += [f"{_flag(name)}={value}" for name, value in flags.items() if value is not None]

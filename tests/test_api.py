@@ -20,7 +20,8 @@ from torch import nn
 import nalu_ray as nr
 from nalu_ray import api, layers, registry, report, tune
 from nalu_ray.command import execution
-from nalu_ray.command.request import parser, read
+from nalu_ray.command.flags import parser
+from nalu_ray.command.request import read
 from nalu_ray.errors import ConfigError
 from nalu_ray.results.output.notebook import FailedSeed, Results
 from nalu_ray.results.output.save import Stored

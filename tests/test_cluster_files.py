@@ -24,7 +24,7 @@ from packaging.version import Version
 from nalu_ray.cluster import aws, pins
 from nalu_ray.cluster.__main__ import main
 from nalu_ray.cluster.check import Checked, check
-from nalu_ray.command.request import parser
+from nalu_ray.command.flags import parser
 
 if sys.version_info >= (3, 11):
     import tomllib

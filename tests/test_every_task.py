@@ -9,7 +9,8 @@ import pytest
 
 from nalu_ray.registry import tasks
 from nalu_ray.results import published
-from nalu_ray.sweep.presets import PRESETS, sweep_of
+from nalu_ray.sweep.presets import sweep_of
+from nalu_ray.sweep.resources import PRESETS
 from nalu_ray.testing import TASK_CHECKS
 from nalu_ray.testing.tasks import check_preset
 from nalu_ray.training.supervised import SupervisedTask

@@ -25,9 +25,9 @@ from nalu_ray.sweep.dispatch import TrialSpec, state_key
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import Resources
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.provenance import commit
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.speeds import Speeds
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from nalu_ray.input import invocation
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import GIB, Capacity
 from nalu_ray.sweep.plan import Job, Plan, Stored, describe_seeds, make_plan
-from nalu_ray.sweep.presets import Point, Preset, Resources, expand, sweep_of
+from nalu_ray.sweep.presets import Point, Preset, expand, sweep_of
 from nalu_ray.sweep.progress import describe_time, kind_of
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.speeds import Speeds
 from nalu_ray.task import Task
 

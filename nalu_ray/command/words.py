@@ -7,14 +7,15 @@ import difflib
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from nalu_ray.errors import SHOWN, ConfigError, did_you_mean, printable, shown
 from nalu_ray.input import invocation
 from nalu_ray.input.values import LARGEST, ValueReader, every, split
-from nalu_ray.sweep.presets import parse_seeds
 from nalu_ray.sweep.search import MOST_SAMPLES, Range, read_range
-from nalu_ray.task import Setting
+
+if TYPE_CHECKING:  # loads pandas, which no flag needs
+    from nalu_ray.task import Setting
 
 SAMPLES, SEARCH_SEED = "samples", "search_seed"
 WORDS = ("seeds", SAMPLES, SEARCH_SEED)  # words that are not fields of a task
@@ -204,6 +205,8 @@ class Changes:
     @classmethod
     def read(cls, words: Sequence[str], setting_type: type[Setting]) -> Changes:
         """Reads the words for a task."""
+        from nalu_ray.sweep.presets import parse_seeds  # noqa: PLC0415 (as above)
+
         given, mistakes = assignments(words)
         seeds = None
         try:

@@ -7,7 +7,8 @@ from typing import Any
 
 from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.machine import CONTEXT_BYTES, FOR_BLOCKS, GIB, WORKER_BYTES, Capacity, Node
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Setting, Task
 
 # a step of a small network on a GPU takes the time to launch it, for any number of seeds

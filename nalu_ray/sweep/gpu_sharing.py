@@ -9,7 +9,7 @@ import numpy as np
 
 from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.machine import FOR_BLOCKS, GIB, Capacity
-from nalu_ray.sweep.presets import Resources
+from nalu_ray.sweep.resources import Resources
 
 SHARES = (1, 2, 4)
 """Numbers of trials per GPU that are measured."""

@@ -36,7 +36,8 @@ from nalu_ray.sweep.block_size import (
     widest,
 )
 from nalu_ray.sweep.machine import Capacity
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.speeds import Speeds, expected
 from nalu_ray.sweep.trial import TrialSpec
 from nalu_ray.task import Task

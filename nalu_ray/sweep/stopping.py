@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-from nalu_ray.results.store.store import StoreError
+from nalu_ray.results.store.errors import StoreError
 
 GOES_ON = "finished trials are stored; once this works again, rerun the same command to resume"
 

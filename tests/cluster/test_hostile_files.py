@@ -18,7 +18,8 @@ from nalu_ray.results.store import states
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.scratch import scratch
 from nalu_ray.sweep.trial import Trial, TrialSpec
 

@@ -14,7 +14,8 @@ from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
-from nalu_ray.sweep.presets import Resources, expand, load_sweep
+from nalu_ray.sweep.presets import expand, load_sweep
+from nalu_ray.sweep.resources import Resources
 
 from .commands import call, rows
 from .hosts import ADDRESSES

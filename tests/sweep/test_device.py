@@ -17,10 +17,11 @@ from nalu_ray.sweep.dispatch import NodeError, TrialSpec
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.ray import worker
 from nalu_ray.sweep.ray.nodes import missing_gpus
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.stopping import StoppedError
 from nalu_ray.sweep.trial import Trial
 from nalu_ray.training import replicas

@@ -25,8 +25,8 @@ from nalu_ray.sweep.gpu_sharing import (
     seed_steps_per_second,
 )
 from nalu_ray.sweep.machine import CONTEXT_BYTES, GIB, Capacity, Node
-from nalu_ray.sweep.presets import Resources
 from nalu_ray.sweep.ray import gpus
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.training import supervised
 
 

@@ -10,12 +10,12 @@ import pytest
 from nalu_ray import predict, report, watch
 from nalu_ray.cluster.__main__ import _parser as cluster_parser
 from nalu_ray.cluster.__main__ import main as check_cluster
-from nalu_ray.command import request
+from nalu_ray.command import flags
 from nalu_ray.results.store.paths import CACHE_VARIABLE, cache_folder, expanded
 from nalu_ray.results.store.store import Store
 
 PARSERS = {
-    "tune": request.parser,
+    "tune": flags.parser,
     "report": report._parser,
     "watch": watch._parser,
     "predict": predict._parser,

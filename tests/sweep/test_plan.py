@@ -22,7 +22,8 @@ from nalu_ray.sweep.machine import (
     this_machine,
 )
 from nalu_ray.sweep.plan import Job, Plan, blocks, describe_seeds, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.speeds import Starts
 
 BIG = 1024 * GIB

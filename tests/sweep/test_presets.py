@@ -13,7 +13,8 @@ import yaml
 from pydantic import Field
 
 from nalu_ray.errors import ConfigError, did_you_mean
-from nalu_ray.sweep.presets import Point, Preset, Resources, expand, load_sweep, parse_seeds
+from nalu_ray.sweep.presets import Point, Preset, expand, load_sweep, parse_seeds
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Setting
 from nalu_ray.training.fields import Range
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from nalu_ray.command.screen import describe_plan
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
 from nalu_ray.sweep.progress import (
     PLAIN_SECONDS,
     PLAIN_SHARE,
@@ -23,6 +23,7 @@ from nalu_ray.sweep.progress import (
     describe_end,
     describe_time,
 )
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import Report
 
 GOLDEN = """\

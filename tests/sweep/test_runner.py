@@ -25,8 +25,9 @@ from nalu_ray.sweep.dispatch import TrialSpec
 from nalu_ray.sweep.gpu_sharing import Measured
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
 from nalu_ray.sweep.progress import Board
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.trial import Trial
 from tests.conftest import PYTHONPATH
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from nalu_ray import tune
-from nalu_ray.command import request, rounds
+from nalu_ray.command import flags, request, rounds
 from nalu_ray.command.words import Changes
 from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.presets import Preset, expand, with_samples
@@ -21,7 +21,7 @@ from nalu_ray.task import Setting
 
 
 def _read(words: list[str]) -> request.TuneRequest:
-    options, unknown = request.parser().parse_known_intermixed_args(words)
+    options, unknown = flags.parser().parse_known_intermixed_args(words)
     return request.read(options, unknown, words)
 
 

@@ -11,7 +11,8 @@ import pytest
 from nalu_ray.command import screen
 from nalu_ray.sweep.machine import GIB, Capacity, Node
 from nalu_ray.sweep.plan import Job, Plan, make_plan
-from nalu_ray.sweep.presets import Point, Resources
+from nalu_ray.sweep.presets import Point
+from nalu_ray.sweep.resources import Resources
 from nalu_ray.sweep.speeds import Speeds, file
 
 MACHINE = Capacity("test", (Node(2, 0, 64 * GIB),))

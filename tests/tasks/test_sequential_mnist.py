@@ -13,7 +13,8 @@ from nalu_ray.data import mnist
 from nalu_ray.layers.cells.unit_cell import _cells
 from nalu_ray.results.publication import read
 from nalu_ray.seeding import Streams
-from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
+from nalu_ray.sweep.presets import expand, load_sweep
+from nalu_ray.sweep.resources import PRESETS
 from nalu_ray.task import Batch
 from nalu_ray.tasks.sequential_mnist import TASK
 from nalu_ray.tasks.sequential_mnist.data import LENGTHS, answers, by_length

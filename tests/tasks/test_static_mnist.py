@@ -10,7 +10,8 @@ from torch import nn
 
 from nalu_ray.data import mnist
 from nalu_ray.seeding import Streams
-from nalu_ray.sweep.presets import PRESETS, expand, load_sweep
+from nalu_ray.sweep.presets import expand, load_sweep
+from nalu_ray.sweep.resources import PRESETS
 from nalu_ray.task import Batch
 from nalu_ray.tasks.static_mnist import TASK
 from nalu_ray.tasks.static_mnist.data import SETS, folds, images, pairs_of
