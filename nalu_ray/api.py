@@ -104,7 +104,7 @@ def load_results(
     seeds: int | str | Iterable[int] | None = None,
     **fields: Any,
 ) -> Results:
-    """Reads what is stored of a task; loads neither torch nor Ray.
+    """Reads the stored rows of a task; loads neither torch nor Ray.
 
     Args:
         task: name of the task.

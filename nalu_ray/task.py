@@ -277,7 +277,7 @@ class Task(ABC, Generic[S]):
 
 
 def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
-    """Adds, to an axis over layers, what the registry says of them: labels, and what is given."""
+    """Adds the registry's labels, and the parts given by hand, to an axis over layers."""
     of_layers = {
         name: axis for name in axes if (axis := getattr(spec, name)) and axis.field == "layer"
     }

@@ -34,6 +34,18 @@ def module(name: str) -> types.ModuleType:
     return made
 
 
+def test_the_table_of_where_things_are_is_short_and_its_paths_exist() -> None:
+    table = TEXT.partition("## Where things are")[2].partition("\n[docs/")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(lines) == 12
+    root = Path(__file__).parents[1]
+    names = re.findall(r"`([^`]+)`", table)
+    assert {"nalu_ray/sweep/ray/", "envs/"} <= set(names)
+    beside = {"store/", "published/", "analysis/", "output/"}  # of nalu_ray/results/
+    paths = [f"nalu_ray/results/{name}" if name in beside else name for name in names]
+    assert [name for name in paths if not (root / name).exists()] == []
+
+
 def test_ci_builds_the_site_and_runs_the_tests_in_a_browser() -> None:
     """They need packages that `make test` does not install, so it skips them."""
     root = Path(__file__).parents[1]

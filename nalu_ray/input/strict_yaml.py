@@ -51,7 +51,7 @@ class _Loader(_Base):
 
 
 def read(path: Path) -> Any:
-    """Returns what a file holds.
+    """Returns the values in a YAML file.
 
     Raises:
         OSError: it cannot be read.
@@ -73,7 +73,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def load(data: bytes | str) -> Any:
-    """Returns what a text holds; sizes are checked before anything is built.
+    """Returns the values in a YAML text; checks its size before building them.
 
     Raises:
         YAMLError: as in :func:`read`.
@@ -118,7 +118,7 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 
 def _check_size(text: str) -> None:
-    """Counts what the text stands for, each alias as all that it repeats."""
+    """Counts the values in a text; an alias counts as everything that it repeats."""
     sizes: dict[str, int] = {}  # of what each anchor names
     held: list[tuple[str | None, int]] = []  # anchors of what is open, and the count before it
     count = 0
@@ -188,7 +188,11 @@ def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
 
 
 def _text(node: yaml.ScalarNode, name: str, what: str) -> str:
-    """Returns a value's text, which a tag such as ``!!int`` may say to be what it is not."""
+    """Returns a value's text.
+
+    Raises:
+        YAMLError: the text does not fit its tag, such as ``!!int``.
+    """
     text = str(node.value)
     if not re.fullmatch(_CORE[name][0], text):
         raise YAMLError(f"line {node.start_mark.line + 1}: '{text[:40]}' is not {what}")

@@ -84,7 +84,7 @@ class Publication(BaseModel):
     """The published values of one table or figure.
 
     Attributes:
-        source: what a caption says of where they are from.
+        source: where the values are from, as captions say it.
         values: a value per place.
     """
 

@@ -23,7 +23,7 @@ class Measured:
     """Trials that ran on one GPU at the same time.
 
     Attributes:
-        rate: seed-steps per second of all of them.
+        rate: seed-steps per second, summed over the trials.
         taken: bytes of the GPU that they took, CUDA's own included.
         room: bytes of the GPU that other processes leave.
     """
@@ -87,7 +87,7 @@ def describe(trials: int, seeds: int, speed: Measured | None) -> str:
 
 
 def seed_steps_per_second(samples: Sequence[Sequence[Sample]], seeds: int) -> float:
-    """Returns the speed of trials over the time in which all of them trained.
+    """Returns the speed of trials over the time in which every trial trained.
 
     Args:
         samples: of each trial: its start, its first figures, and later times.

@@ -88,7 +88,7 @@ def typed(
 def _hidden_mistakes(
     preset: Preset, changes: Mapping[str, Sequence[Any]], readers: FieldReaders
 ) -> Iterator[str]:
-    """Yields mistakes in values that no point has, as other values replace them."""
+    """Yields mistakes in values that other values replace at every point."""
     replaced = {*changes, *sampled(preset)}
     taken = {*preset.axes, *replaced}
     hidden = [("set", name, [value]) for name, value in preset.set.items() if name in taken]

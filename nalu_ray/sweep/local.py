@@ -21,7 +21,7 @@ Watched = Callable[[Callable[[], None]], contextlib.AbstractContextManager[Check
 
 @contextlib.contextmanager
 def unwatched(_: Callable[[], None]) -> Iterator[Check]:
-    """Watches nothing: trials that do not use Ray have no part of it to lose."""
+    """Watches nothing, for trials that do not use Ray."""
     yield lambda: None
 
 

@@ -113,7 +113,7 @@ def _gpus() -> list[int]:
 
 
 def raise_open_files() -> float:
-    """Raises the number of files that this process may open as far as Ray asks for it.
+    """Raises the limit of open files of this process to what Ray asks for, if it may.
 
     Returns:
         The limit afterwards; infinite without one.

@@ -20,13 +20,15 @@ FIRST_SECONDS = 20.0
 WITHIN_TRIAL = 30.0  # half-life of a trial's reports, in seconds of its work
 BETWEEN_TRIALS = 180.0  # half-life of finished trials
 SILENT_SECONDS = 20.0  # a trial that reports nothing for longer counts as slower
-LIKE_TRIALS = 0.1  # a trial's expected seconds, as a share, in which like trials speak for it
-LIKE_SECONDS = 10.0  # and the most of them
+LIKE_TRIALS = (
+    0.1  # share of a trial's expected seconds for which the speed of similar trials counts
+)
+LIKE_SECONDS = 10.0  # but for no longer than this
 
 
 @dataclass(frozen=True)
 class Work:
-    """A trial: its steps, the seconds that it is expected to take, and a group of like speed."""
+    """A trial: its steps, the seconds that it is expected to take, and a group of similar speed."""
 
     key: str
     steps: int

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 STEP_MICROSECONDS = 2000.0
 """The part of a step's time that does not grow with the number of seeds, in microseconds."""
 SAVE_SECONDS = 5.0
-LIKE_STEPS = 4.0  # trials of up to so many times more or fewer steps are alike
+LIKE_STEPS = 4.0  # a speed also stands for trials of up to this many times more or fewer steps
 _MOST = 2000
 # fields that change a run's numbers, not the time of a step
 _TIMELESS = {

@@ -100,7 +100,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
 
 
 def _preferred(scores: pd.DataFrame) -> str:
-    """Returns the setting with the lowest median, of equals that with more seeds."""
+    """Returns the setting with the lowest median; of equal ones, that with more seeds."""
     by, ascending = ["median", "size"], [True, False]
     return str(scores.sort_values(by, ascending=ascending, kind="stable").index[0])
 

@@ -22,7 +22,7 @@ RANDOM, CONSTANT = "random", "constant"
 REFERENCES = {RANDOM, CONSTANT}  # keys of rows or columns that are no trained models
 
 Cells = dict[tuple[str, str], TableCell]
-"""Cells of a model by the key of the row or column that says what is asked, and of the measure."""
+"""Cells of a model, by the key of the problem's row or column and the key of the measure."""
 
 
 def metric_of(measure: Measure) -> str:
@@ -37,14 +37,14 @@ def reference_models(
     problem: str,
     asked: Sequence[Heading],
 ) -> tuple[dict[Heading, Cells], str]:
-    """Fills the cells of the random model and of the best constant, as far as a table has them.
+    """Fills the cells of the random model and of the best constant, if the table has them.
 
     Args:
         spec: the table.
         frame: the rows.
         settings: one row per setting.
-        problem: column of ``settings`` with the key of the row or column that says what is asked.
-        asked: these rows or columns.
+        problem: column of ``settings`` with the key of the problem's row or column.
+        asked: the rows or columns of the problems.
 
     Returns:
         The models in printed order with their cells, and the random model's label, ``hidden=2``.

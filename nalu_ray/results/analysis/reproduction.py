@@ -128,7 +128,7 @@ def _agrees(measure: Measure, cell: TableCell, printed: published.Published) -> 
 
 
 def _told_apart(judged: list[Judged]) -> list[Judged]:
-    """Leaves out labels that nothing needs: of the only row, unless it was given something."""
+    """Removes the label of a single row, except for what it was given by hand."""
     return judged if len(judged) > 1 else [replace(e, label=e.given) for e in judged]
 
 

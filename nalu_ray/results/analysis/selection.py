@@ -65,7 +65,7 @@ class Runs:
         return int(order[0]) if len(self) and np.isfinite(self.selector[order[0]]) else None
 
     def best_setting(self) -> str:
-        """The setting with the lowest median selector, of equals that with more seeds."""
+        """The setting with the lowest median selector; of equal ones, that with more seeds."""
         scores = {}
         for sid in dict.fromkeys(self.setting_id):
             selectors = self.selector[self.setting_id == sid]

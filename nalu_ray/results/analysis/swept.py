@@ -35,7 +35,7 @@ class Along:
 
     @cached_property
     def ticks(self) -> tuple[str, ...]:
-        """Returns the values where x counts them, as some are no numbers; else nothing."""
+        """Returns the values if one is not a number, so that x is their index; else nothing."""
         return () if all(math.isfinite(_number(text)) for text in self.values) else self.values
 
     def place(self, text: str) -> float | None:

@@ -72,7 +72,7 @@ def with_results(table: Table) -> Table:
 
 
 def arrange(table: Table) -> Grid:
-    """Lays out a table by ``TableSpec.layout``, with a column of what rows are given by hand."""
+    """Lays out a table by ``TableSpec.layout``, with a column for parts that are given by hand."""
     spec, measures, given = table.spec, table.spec.measures, table.spec.rows.given
     is_given = any(given.get(row.key) for row in table.rows)
     stub = (spec.rows.field, GIVEN) if is_given else (spec.rows.field,)

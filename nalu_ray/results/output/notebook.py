@@ -35,7 +35,7 @@ class Results:
     """Rows of one task, with their tables and figures.
 
     Attributes:
-        stored: the rows and what the task says of its tables.
+        stored: the rows, and the task's specifications of tables and figures.
         command: the command that does the same; empty if there is none.
         missing: seeds that were asked for and have no rows.
     """

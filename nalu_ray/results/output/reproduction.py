@@ -1,4 +1,4 @@
-"""The page that says of every number of the paper whether stored rows reproduce it."""
+"""The reproduction page: every number of the paper, and whether stored rows reproduce it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listing of stored files: which setting and which seeds each of them holds."""
+"""A list of the stored files, with the setting and the seeds of each."""
 
 from __future__ import annotations
 

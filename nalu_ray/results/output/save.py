@@ -162,8 +162,8 @@ class Stored:
         """Returns the command that shows some runs, and as few others as its filters can.
 
         Args:
-            words: ``key=value`` words that name the settings; left out if they hide any of them.
-            asked: settings' ids with a seed each, that must be shown as far as they are stored.
+            words: ``key=value`` words that name the settings; left out if they hide ``asked``.
+            asked: settings' ids with a seed each. Those that are stored must be shown.
         """
         stored = run_keys(self.rows)
         must = stored.intersection(asked)

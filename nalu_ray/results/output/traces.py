@@ -79,7 +79,7 @@ def _strip(axes: Axes, series: Series) -> None:
 
 
 def _running(axes: Axes, series: Series) -> None:
-    """What is said as lines with marks, what is true as dashes, one colour each number."""
+    """Draws outputs as lines with marks and right answers as dashes, in one colour per number."""
     steps = np.arange(len(series.images)) + 0.5
     for position, name in enumerate(series.names):
         colour = f"C{position}" if len(series.names) > len(COLOURS) else COLOURS[position]

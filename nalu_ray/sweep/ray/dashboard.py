@@ -57,7 +57,7 @@ def token_command() -> str:
 
 
 def token_needed() -> bool:
-    """Returns whether this Ray lets in only who has its token."""
+    """Returns whether Ray asks for its token."""
     return os.environ.get("RAY_AUTH_MODE") == "token"
 
 

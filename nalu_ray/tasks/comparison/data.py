@@ -1,4 +1,4 @@
-"""Pairs of numbers and whether a comparison of them holds."""
+"""Pairs of numbers, and whether they satisfy a comparison."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _model(group: Group, index: int, panel: _Panel) -> str:
 
 
 def _centre(cell: TableCell, measure: Measure) -> tuple[str, float]:
-    """Returns the name and the value of the bar."""
+    """Returns the name and the value of a cell's bar."""
     if measure.statistic == "mean" and cell.value is not None:
         return "mean", cell.value
     return "median", float(np.median(cell.values))
