@@ -84,6 +84,7 @@ class TuneRequest:
         options: the flags.
         task: the task.
         preset: name of the preset.
+        source: the preset as its file has it.
         sweep: the preset with all changes applied.
         points: the settings and seeds of the sweep.
         search: the search that the points come from; None for a grid. If its points depend on
@@ -95,6 +96,7 @@ class TuneRequest:
     options: Any
     task: Task[Any]
     preset: str
+    source: Preset
     sweep: Preset
     points: tuple[Point, ...]
     store: Store
@@ -206,7 +208,8 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
         with_samples(sweep, changes.values, samples), changes.values, changes.seeds, resources
     )
     command = shlex.join(argv)
-    return TuneRequest(options, task, preset, folded, tuple(points), store, command, search)
+    of = preset, sweep, folded
+    return TuneRequest(options, task, *of, tuple(points), store, command, search)
 
 
 def _unknown(word: str, fields: Sequence[str], value: str, task: Task[Any] | None) -> str:
