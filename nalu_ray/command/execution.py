@@ -150,7 +150,7 @@ class _Planner:
             commit=commit(),
             kept=states.blocks(request.store, request.task.name),
             preset=request.preset,
-            changes=changes(request.task, request.preset, request.points),
+            changes=changes(request.task, request.preset, request.points, request.source),
             codes=self._codes(),
             local=request.options.local,
             speeds=Speeds.of_this_machine() if _address(request) is None else Speeds(),

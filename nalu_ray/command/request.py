@@ -37,6 +37,7 @@ class TuneRequest:
         options: the flags.
         task: the task.
         preset: name of the preset.
+        source: the preset as its file has it.
         sweep: the preset with all changes applied.
         points: the settings and seeds of the sweep.
         words: the ``field=value`` words, as given.
@@ -49,6 +50,7 @@ class TuneRequest:
     options: Any
     task: Task[Any]
     preset: str
+    source: Preset
     sweep: Preset
     points: tuple[Point, ...]
     store: Store
@@ -106,9 +108,9 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
     folded = resolved(
         with_samples(sweep, changes.values, samples), changes.values, changes.seeds, resources
     )
-    return TuneRequest(
-        options, task, preset, folded, tuple(points), store, shlex.join(argv), tuple(words), search
-    )
+    command = shlex.join(argv)
+    of = preset, sweep, folded
+    return TuneRequest(options, task, *of, tuple(points), store, command, tuple(words), search)
 
 
 def _unknown(word: str, fields: Sequence[str], value: str, task: Task[Any] | None) -> str:

@@ -10,19 +10,25 @@ from nalu_ray.sweep.presets import Point, Preset, expand, sweep_of
 from nalu_ray.task import Task
 
 
-def changes(task: Task[Any], preset: str, points: Sequence[Point]) -> dict[str, dict[str, Any]]:
-    """Returns the fields of each setting that differ from the shipped preset, by setting id.
+def changes(
+    task: Task[Any], preset: str, points: Sequence[Point], source: Preset | None = None
+) -> dict[str, dict[str, Any]]:
+    """Returns the fields of each setting that differ from the preset, by setting id.
 
     A setting is compared with the preset's settings of equal ``task.axes``, so a layer that the
     preset does not have is not a change; among several settings, the nearest counts. A user's sweep
-    file is compared with the shipped preset of the same name. Values are plain values of JSON.
+    file is compared with the shipped preset of the same name, if there is one.
 
     Args:
         task: the task.
-        preset: name of the shipped preset; no setting differs from one that the task does not have.
-        points: the settings to compare.
+        preset: name of the preset.
+        points: the settings.
+        source: the preset in the user's file, for a name that no shipped preset has.
+
+    Returns:
+        Plain values of JSON.
     """
-    shipped = _shipped(task).get(preset)
+    shipped = _shipped(task).get(preset, source)
     if shipped is None:
         return {point.setting.id: {} for point in points}
     known = _own(task, shipped)

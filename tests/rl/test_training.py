@@ -266,6 +266,33 @@ def test_callbacks_are_called(kind: str, build: Any, monkeypatch: pytest.MonkeyP
     assert result["mine"] == 10
 
 
+class Loaded(RLlibCallback):
+    """Keeps the numbers of updates that algorithms had when a checkpoint was loaded."""
+
+    seen: ClassVar[list[int]] = []
+
+    def on_checkpoint_loaded(self, *, algorithm: Any, **named: Any) -> None:
+        self.seen.append(algorithm.learner_group._learner.progress["updates"])
+
+
+@BOTH
+def test_a_loaded_checkpoint_is_told(
+    kind: str, build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Loaded, "seen", [])
+    called = []
+    made = config(kind, updates=2).callbacks(
+        Loaded, on_checkpoint_loaded=lambda *, algorithm: called.append(algorithm.iteration)
+    )
+    algorithm = build(made)
+    algorithm.train()
+    saved = algorithm.save(str(tmp_path))
+    algorithm.train()
+    assert Loaded.seen == called == []
+    algorithm.restore(saved)
+    assert (Loaded.seen, called) == ([2], [1])
+
+
 @BOTH
 def test_the_module_is_the_trained_one(kind: str, build: Any) -> None:
     algorithm = build(config(kind))

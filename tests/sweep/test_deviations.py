@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from nalu_ray import registry, tune
+from nalu_ray.results.output.captions import captions
+from nalu_ray.results.output.save import Stored
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.deviations import changes, members
 from nalu_ray.sweep.presets import expand, sweep_of
@@ -88,3 +90,30 @@ def test_a_file_of_ones_own_is_compared_with_the_shipped_preset(
     frame = Store(out).load("static")
     assert set(frame["preset"]) == {"smoke"}
     assert set(frame["changes"]) == {'{"batch": 8}'}
+
+
+MINE = """
+task: static
+presets:
+  mine:
+    axes: {layer: [none], op: [add]}
+    set: {steps: 6, evaluations: 2, batch: 4, test_size: 8, lr: 0.05}
+    seeds: 2
+"""
+
+
+def test_what_is_changed_beside_or_in_a_file_of_ones_own_is_said(tmp_path: Path) -> None:
+    out, file = str(tmp_path / "results"), tmp_path / "mine.yaml"
+    for steps, words in ((6, []), (6, ["steps=8"]), (10, [])):
+        file.write_text(MINE.replace("steps: 6", f"steps: {steps}"))
+        command = ["static", "--config", str(file), *words, "--local", "-q", "--out", out]
+        assert tune.main(command) == 0
+    frame = Store(out).load("static").drop_duplicates("setting_id").set_index("steps")
+    assert dict(frame["changes"]) == {6: "{}", 8: '{"steps": 8}', 10: "{}"}
+    stored = Stored.load(Store(out), "static")
+    assert stored is not None
+    texts = [captions(table)[0] for table in stored.tables if table.spec.name == "static"]
+    assert [text.partition("Preset: ")[2] for text in texts] == [
+        "mine (its cells are selected among steps=6, 10).",
+        "mine with steps=8.",
+    ]

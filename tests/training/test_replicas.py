@@ -341,6 +341,9 @@ def test_a_lone_convolution_is_the_one_in_a_block_to_rounding() -> None:
     x = torch.rand(3, 8, 1, 6, 6)
     torch.testing.assert_close(block(x)[1], lone(x[1:2])[0])
     torch.testing.assert_close(slope(block, x)[1], slope(lone, x[1:2])[0])
+    # computed twice it would be the same to the bit, but slower: see Replicas
+    lone._as_one, lone._twice = False, True
+    assert same(slope(block, x)[1], slope(lone, x[1:2])[0])
 
 
 def test_a_lone_seed_on_shared_inputs_is_the_seed_in_a_block_to_rounding() -> None:

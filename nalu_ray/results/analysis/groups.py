@@ -6,7 +6,7 @@ Several presets are other budgets, and several problems are other data.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -36,12 +36,15 @@ class Sweep:
         changes: fields of the budget that were changed from the preset, with their values.
         tuned: other changed fields and their values, by setting id; selection chooses among them.
         earlier: ids of settings that an earlier version of the preset had, and this one has not.
+        several: fields of the budget that differ within a cell, with their values. Only for a
+            preset of the user's file, which may have had other contents under this name.
     """
 
     preset: str
     changes: Changes = ()
     tuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
     earlier: frozenset[str] = field(default=frozenset(), compare=False)
+    several: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     @property
     def changed(self) -> str:
@@ -59,7 +62,9 @@ class Sweep:
             return "Preset: not recorded."
         changed = f" with {self.changed}" if self.changes else ""
         smoke = " (shows that everything runs; not a result)"
-        return f"Preset: {self.preset}{changed}{smoke * (self.preset == SMOKE)}."
+        texts = [f"{name}={', '.join(values)}" for name, values in self.several.items()]
+        several = f" (its cells are selected among {'; '.join(texts)})" if texts else ""
+        return f"Preset: {self.preset}{changed}{several}{smoke * (self.preset == SMOKE)}."
 
 
 def sweeps(
@@ -104,7 +109,9 @@ def sweeps(
         tuned = {sid: {name: of[name] for name in fields & {*of}} for sid, of in made.items()}
         now = (members or {}).get(preset, ids)
         earlier = frozenset(sid for sid, of in made.items() if not of and sid not in now)
-        groups.append((Sweep(preset, changes, tuned, earlier), ids))
+        own = bool(preset) and preset not in (members or {})
+        several = _several(spec, rows[rows["setting_id"].isin(ids)]) if own else {}
+        groups.append((Sweep(preset, changes, tuned, earlier, several), ids))
     groups.sort(key=lambda item: (item[0].preset == SMOKE, -runs[item[1]].sum(), item[0].label))
     if len(groups) < 2:
         return [(groups[0][0] if groups else Sweep(""), rows)]
@@ -220,6 +227,24 @@ def _read(text: object) -> dict[str, str]:
 def _is_plain(text: str) -> bool:
     """Whether a stored text is fit for a caption."""
     return text.isprintable() and 0 < len(text) <= _LONGEST
+
+
+def _several(spec: TableSpec | FigureSpec, rows: pd.DataFrame) -> dict[str, list[str]]:
+    """Returns the fields of the budget with several values in one cell, each with its values."""
+    axes = (spec.rows, spec.columns) if isinstance(spec, TableSpec) else (spec.lines, spec.panels)
+    swept = "" if isinstance(spec, TableSpec) else spec.swept
+    names = [axis.field for axis in axes if axis]
+    fields = [name for name in spec.budget if name in rows and name not in {*names, swept}]
+    values = _values(rows, {*names, *fields})
+    several = {}
+    for name in fields:
+        cells: dict[tuple[str, ...], set[str]] = {}
+        for of in values.values():
+            cells.setdefault(tuple(of[axis] for axis in names), set()).add(of[name])
+        found = set().union(*(cell for cell in cells.values() if len(cell) > 1))
+        if found:
+            several[name] = sorted(found, key=lambda text: (len(text), text))
+    return several
 
 
 def _only(changes: Mapping[str, str], fields: Collection[str]) -> Changes:
