@@ -24,6 +24,7 @@ from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.supervised import SupervisedRun
 
 CHUNK = 20
+WARM = 160  # steps until a step and its penalties are recorded
 VARIANTS: dict[str, dict[str, Any]] = {
     "neither": {},
     "bounds": {},
@@ -31,6 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "both": {"penalty": "sparsity:0.01"},
     "both, before the ramp": {"penalty": "sparsity:0.01:linear:1000000:2000000"},
     "both and l1": {"penalty": "sparsity:0.01;l1@*:1e-5"},
+    "both, of inputs too": {"penalty": "sparsity:0.01;inputs:1"},
     "both and lr_factor": {"penalty": "sparsity:0.01", "lr_factor": "1.*:0.1"},
 }
 
@@ -57,6 +59,7 @@ def compare(seeds: int, seconds: float) -> dict[str, float]:
         task = AddingTask(bounded="both" in name or name == "bounds")
         setting = StaticSetting(layer="none", op="add", steps=10**9, test_size=10, **fields)
         runs[name] = SupervisedRun(task, setting, range(seeds), torch.device("cpu"))
+        runs[name]._train(WARM)
     end = time.monotonic() + seconds * len(VARIANTS)
     while time.monotonic() < end:
         for name, run in runs.items():

@@ -161,16 +161,71 @@ class Penalties:
             (gradient,) = torch.autograd.grad(loss.sum(), flat)
             return self.added(step, loss.detach(), gradient)
         weights = self._weights(active, step, loss.detach())
-        total = self._with_task(active, weights, loss)
+
+        def penalise(inputs: Named) -> tuple[Tensor, ...]:
+            return self._repeated(active, step, weights, inputs)
+
+        return self._with_graph(active, self._with_task(active, weights, loss), penalise)
+
+    def spelled_out(
+        self, step: int | None, coefficients: Tensor, loss: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns what :meth:`gradient` does, by operations that can be recorded with a step's.
+
+        Args:
+            step: as for :meth:`watch`; it decides which terms count.
+            coefficients: of these terms, by :meth:`coefficients`.
+            loss: of the task, (R,).
+        """
+        flat, buffers, active = self.replicas.flat, self.replicas.buffers, self._active(step)
+        weights = self._limited(active, step, coefficients, loss.detach())
+
+        def penalise(inputs: Named) -> tuple[Tensor, ...]:
+            given = (x.detach() for x in inputs.values())
+            with torch.no_grad():
+                return self._differentiated(
+                    active, list(inputs), flat.detach(), buffers, weights, *given
+                )
+
+        return self._with_graph(active, loss, penalise)
+
+    def _with_graph(
+        self,
+        active: Sequence[int],
+        total: Tensor,
+        penalise: Callable[[Named], tuple[Tensor, ...]],
+    ) -> tuple[Tensor, Tensor]:
+        """Adds penalties of parameters and inputs to a loss whose graph is still there.
+
+        Args:
+            active: places of the terms that count.
+            total: the loss so far, (R,).
+            penalise: returns the penalties' weighted sum by watched inputs, (R,), and its gradients
+                by the parameters and by these inputs.
+        """
         inputs = self.replicas.watched(self._watched(active))
-        value, slope, *slopes = self._repeated(active, step, weights, inputs)
+        value, slope, *slopes = penalise(inputs)
         learned = [
             pair for pair in zip(inputs.values(), slopes, strict=True) if pair[0].requires_grad
         ]
         (gradient,) = torch.autograd.grad(
-            [total.sum(), *(x for x, _ in learned)], flat, [None, *(given for _, given in learned)]
+            [total.sum(), *(x for x, _ in learned)],
+            self.replicas.flat,
+            [None, *(given for _, given in learned)],
         )
         return total.detach() + value, gradient + slope
+
+    def terms(self, step: int | None) -> tuple[int, ...]:
+        """Returns the places of the terms that count at a step."""
+        return tuple(self._active(step))
+
+    def coefficients(self, step: int | None) -> Tensor:
+        """Returns the coefficients of :meth:`terms` by their schedules, (T, R)."""
+        return self._numbers(self._active(step), step, self.replicas.flat, len(self.replicas))
+
+    def of_the_task(self, step: int | None) -> bool:
+        """Returns whether a penalty of the task counts at a step."""
+        return any(self.matched[index].of_task for index in self._active(step))
 
     def needs_graph(self, step: int | None) -> bool:
         """Returns whether a step's penalties depend on more than the networks' parameters.
@@ -214,14 +269,24 @@ class Penalties:
 
     def _weights(self, active: Sequence[int], step: int | None, loss: Tensor) -> Tensor:
         """Returns the coefficient of each active term for each seed, (T, R)."""
+        return self._limited(active, step, self._numbers(active, step, loss, len(loss)), loss)
+
+    def _numbers(self, active: Sequence[int], step: int | None, like: Tensor, seeds: int) -> Tensor:
+        """Returns the coefficient of each active term by its schedule, (T, R)."""
         terms = [self.matched[index].term for index in active]
         numbers = [
             term.coefficient if step is None else term.schedule.at(step, term.coefficient)
             for term in terms
         ]
         if self._known[0] != numbers:  # most often they are those of the last step
-            self._known = numbers, loss.new_tensor(numbers)[:, None].expand(-1, len(loss))
-        weights = self._known[1]
+            self._known = numbers, like.new_tensor(numbers)[:, None].expand(-1, seeds)
+        return self._known[1]
+
+    def _limited(
+        self, active: Sequence[int], step: int | None, weights: Tensor, loss: Tensor
+    ) -> Tensor:
+        """Returns 0 for a seed whose loss is not below a term's bound, else its coefficient."""
+        terms = [self.matched[index].term for index in active]
         limits = [
             term.schedule.bound if isinstance(term.schedule, Below) else math.inf for term in terms
         ]

@@ -4,17 +4,20 @@ The rule of the iNALU's authors (Schlör, Ring and Hotho, 2020): every so many s
 stored more than a number of training losses, it starts afresh if its loss has stopped falling at a
 high value: mean(older half) <= mean(newer half) + sd(newer half), and mean(newer half) above a
 bound. All its parameters are then drawn from U(-range, range), and its losses are forgotten.
+
+A task may say instead which seeds are stuck
+(:meth:`nalu_ray.training.supervised.SupervisedTask.stuck`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from pydantic import Field, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from nalu_ray.errors import short
@@ -67,21 +70,28 @@ class Redraw:
     between.
 
     Args:
-        rule: the setting's.
+        rule: the setting's; without one, a seed that starts afresh is initialised as at the start
+            of a run.
         replicas: the stacked networks.
         optimiser: over ``replicas.flat``; the moments of a seed that starts afresh become 0.
         task, seeds: names of the streams.
+        build: builds the network of one seed.
+        of_task: the task's choice by step and loss, (R,) of bool; None leaves it to the rule.
     """
 
     def __init__(
         self,
-        rule: Rule,
+        rule: Rule | None,
         replicas: Replicas,
         optimiser: Optimizer,
         task: str,
         seeds: Sequence[int],
+        *,
+        build: Callable[[], nn.Module],
+        of_task: Callable[[int, Tensor], Tensor | None] | None = None,
     ) -> None:
         self.rule, self.replicas, self.optimiser = rule, replicas, optimiser
+        self.build, self.of_task = build, of_task
         self.streams = Streams(task, seeds, "redraw")
         self._sums: list[Tensor] = []  # of losses and of their squares, (2, R) per half check
         self._since = [0] * len(seeds)  # half check at which a seed's losses begin
@@ -97,38 +107,50 @@ class Redraw:
         Returns:
             The places of the seeds that started afresh.
         """
-        half = self.rule.every // 2
-        values = loss.detach().double()
-        if (step - 1) % half == 0:
-            self._sums.append(values.new_zeros(2, len(values)))
-        self._sums[-1] += torch.stack([values, values.square()])
-        if step % self.rule.every:
-            return []
-        sums = torch.stack(self._sums).cpu()  # one wait for the device, not one per seed
-        trains = alive.tolist()
-        stuck = [
-            index for index in range(len(values)) if trains[index] and self._is_stuck(index, sums)
-        ]
+        stuck = self._by_rule(self.rule, step, loss, alive) if self.rule else []
+        chosen = self.of_task(step, loss) if self.of_task else None
+        if chosen is not None:
+            stuck = (chosen.to(alive.device) & alive).nonzero().flatten().tolist()
         for index in stuck:
             self._start_afresh(index)
         return stuck
 
-    def _is_stuck(self, index: int, every: Tensor) -> bool:
+    def _by_rule(self, rule: Rule, step: int, loss: Tensor, alive: Tensor) -> list[int]:
+        half = rule.every // 2
+        values = loss.detach().double()
+        if (step - 1) % half == 0:
+            self._sums.append(values.new_zeros(2, len(values)))
+        self._sums[-1] += torch.stack([values, values.square()])
+        if step % rule.every:
+            return []
+        sums = torch.stack(self._sums).cpu()  # one wait for the device, not one per seed
+        trains = alive.tolist()
+        return [
+            index
+            for index in range(len(values))
+            if trains[index] and self._is_stuck(rule, index, sums)
+        ]
+
+    def _is_stuck(self, rule: Rule, index: int, every: Tensor) -> bool:
         sums = every[self._since[index] :, :, index]
-        losses = len(sums) * (self.rule.every // 2)
-        if losses <= self.rule.losses:
+        losses = len(sums) * (rule.every // 2)
+        if losses <= rule.losses:
             return False
         (older, _), (newer, squares) = (
             (half.sum(0) / (losses // 2)).tolist() for half in sums.chunk(2)
         )
         deviation = math.sqrt(max(0.0, squares - newer * newer))
-        return bool(older <= newer + deviation and newer > self.rule.above)
+        return bool(older <= newer + deviation and newer > rule.above)
 
     @torch.no_grad()
     def _start_afresh(self, index: int) -> None:
         flat, size = self.replicas.flat, sum(self.replicas.sizes[:-1])
-        drawn = self.streams.one(index, (size,), -self.rule.range, self.rule.range)
-        flat[index, :size] = torch.from_numpy(drawn).to(flat)
+        if self.rule:
+            drawn = self.streams.one(index, (size,), -self.rule.range, self.rule.range)
+            flat[index, :size] = torch.from_numpy(drawn).to(flat)
+        else:
+            init = int(self.streams.generators[index].integers(2**63))
+            flat[index] = Replicas(self.build, [init]).flat[0].to(flat)
         for moment in moments(self.optimiser, flat).values():
             moment[index] = 0
         self._since[index] = len(self._sums)

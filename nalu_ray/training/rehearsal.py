@@ -62,9 +62,16 @@ def step_parts(
     named = penalty_terms.parse(setting.penalty or "")
     factors = updates.parse_factors(setting.lr_factor or "")
     phases = updates.parse_phases(setting.phases or "")
+    of_task = task.own("after_step")
     return (
         Penalties(named, replicas, partial(task.penalties, setting, replicas)),
-        Updates(replicas, steps_of, factors, phases),
+        Updates(
+            replicas,
+            steps_of,
+            factors,
+            phases,
+            of_task and (lambda step: of_task(setting, step, replicas)),
+        ),
     )
 
 
@@ -201,6 +208,8 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
         _per_seed("loss with its penalties", loss)
         gradients.append(flat.grad.nan_to_num())
         update.step(0)
+        if (stuck := task.stuck(setting, 1, loss.detach(), replicas)) is not None:
+            _per_seed("stuck", stuck)
         outputs.append(prediction.detach().nan_to_num())
         steps.append(flat.detach().nan_to_num())
     replicas.watch(())
@@ -213,7 +222,10 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
     if not torch.equal(*gradients):
         raise TypeError("two calls of a penalty differ: it must depend on its unit alone")
     if not torch.equal(*steps):
-        raise TypeError("two calls of a unit's projected() differ: it must depend on it alone")
+        raise TypeError(
+            "two calls of a unit's projected() differ, or of the task's after_step(): they must "
+            "depend on the parameters alone"
+        )
 
 
 def _per_seed(noun: str, loss: Tensor) -> Tensor:

@@ -73,27 +73,32 @@ class Step:
         Raises:
             ValueError: a step cannot be repeated by the engine ``compile`` or ``graph``.
         """
-        replicas = self.replicas
-        self.penalties.watch(step)
+        replicas, penalties = self.replicas, self.penalties
         repeat, is_tried = self._repeated(step, left, batch)
         if repeat is None:
+            penalties.watch(step)
             loss = self.loss(batch, self.streams)
-            return loss.detach(), *self.penalties.gradient(step, loss)
+            return loss.detach(), *penalties.gradient(step, loss)
+        with_penalties = penalties.needs_graph(step)
         given = *replicas.buffers.values(), *batch.inputs, batch.targets
-        loss, gradient, *buffers = repeat(replicas.flat, *given)
+        if with_penalties:
+            given = *given, penalties.coefficients(step)
+        loss, total, gradient, *buffers = repeat(replicas.flat, *given)
         if is_tried:
-            loss, gradient = self._compared(batch, loss, gradient, *buffers)
+            loss, total, gradient = self._compared(step, batch, loss, total, gradient, *buffers)
         else:
             replicas.buffers = dict(zip(replicas.buffers, buffers, strict=True))
-        return loss, *self.penalties.added(step, loss, gradient)
+        if with_penalties:
+            return loss, total, gradient
+        return loss, *penalties.added(step, loss, gradient)
 
     def _repeated(
         self, step: int, left: int, batch: Batch
     ) -> tuple[Callable[..., tuple[Tensor, ...]] | None, bool]:
         """Returns the recorded step, if there is one to take, and whether it is still tried."""
-        if self.engine == "plain" or self.penalties.needs_graph(step):
+        if self.engine == "plain" or self.penalties.of_the_task(step):
             return None, False
-        key = _key(batch)
+        key = self._key(step, batch)
         self._calls[key] += 1
         earlier = self._calls[key] - 1
         plain = PLAIN_STEPS if self.engine == "auto" else 0
@@ -105,7 +110,7 @@ class Step:
                 return None, False
             earlier = plain
             self._calls[key] = earlier + 1
-            self._recorded[key] = self._record(batch)
+            self._recorded[key] = self._record(step, batch)
         return self._recorded[key], earlier < plain + TRIED_STEPS
 
     def _refuse(self, reason: str) -> None:
@@ -115,19 +120,19 @@ class Step:
                 f"engine={self.engine}: steps of this setting cannot be repeated: {reason}"
             )
 
-    def _compared(self, batch: Batch, *repeated: Tensor) -> tuple[Tensor, Tensor]:
+    def _compared(self, step: int, batch: Batch, *repeated: Tensor) -> tuple[Tensor, ...]:
         """Computes a step plainly; forgets the recorded one if that gave other numbers."""
         module = self.replicas.module
         before = _plain_attributes(module)
-        loss, gradient, *buffers = self._differentiated(self.replicas.flat, batch, self.streams)
+        found = self._differentiated(step, batch, self.streams, self.penalties.coefficients)
         alike = same_bits if self.engine == "auto" else _close
-        same = all(map(alike, (loss, gradient, *buffers), repeated))
+        same = all(map(alike, found, repeated))
         if not same or _plain_attributes(module) != before:
-            self._recorded[_key(batch)] = None
+            self._recorded[self._key(step, batch)] = None
             self._refuse("they depend on more than the batch")
-        return loss, gradient
+        return found[:3]
 
-    def _record(self, batch: Batch) -> Callable[..., tuple[Tensor, ...]] | None:
+    def _record(self, at: int, batch: Batch) -> Callable[..., tuple[Tensor, ...]] | None:
         """Returns the step as recorded, None if it cannot be."""
         replicas, inputs = self.replicas, len(batch.inputs)
         names = list(replicas.buffers)
@@ -137,9 +142,11 @@ class Step:
             buffers, rest = dict(zip(names, given, strict=False)), given[len(names) :]
             own = Batch(tuple(rest[:inputs]), rest[inputs], batch.shared)
             with torch.enable_grad(), replicas.holding(leaf, buffers):
-                return self._differentiated(leaf, own, _Refused())
+                return self._differentiated(at, own, _Refused(), lambda _: rest[-1])
 
         given = *replicas.buffers.values(), *batch.inputs, batch.targets
+        if self.penalties.needs_graph(at):
+            given = *given, self.penalties.coefficients(at)
         try:
             repeat: Callable[..., tuple[Tensor, ...]]
             repeat = RECORDERS[self.engine](step, replicas.flat.detach(), *given)
@@ -149,11 +156,27 @@ class Step:
             return None
         return repeat
 
-    def _differentiated(self, flat: Tensor, batch: Batch, streams: Any) -> tuple[Tensor, ...]:
-        """Returns the loss, its gradient by the networks' ``flat``, and the buffers after it."""
+    def _differentiated(
+        self, step: int, batch: Batch, streams: Any, coefficients: Callable[[int], Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Returns loss, loss to differentiate, its gradient, and the buffers after it.
+
+        The second has the penalties that read more than the parameters, with these coefficients.
+        """
+        self.penalties.watch(step)
         loss = self.loss(batch, streams)
-        (gradient,) = torch.autograd.grad(loss.sum(), flat)
-        return loss.detach(), gradient, *self.replicas.buffers.values()
+        if self.penalties.needs_graph(step):
+            total, gradient = self.penalties.spelled_out(step, coefficients(step), loss)
+        else:
+            (gradient,) = torch.autograd.grad(loss.sum(), self.replicas.flat)
+            total = loss.detach()
+        return loss.detach(), total, gradient, *self.replicas.buffers.values()
+
+    def _key(self, step: int, batch: Batch) -> tuple[Any, ...]:
+        """Returns what steps that are recorded as one have in common."""
+        tensors = *batch.inputs, batch.targets
+        terms = self.penalties.terms(step) if self.penalties.needs_graph(step) else ()
+        return *((x.shape, x.stride(), x.dtype) for x in tensors), batch.shared, terms
 
 
 class _Refused:
@@ -164,11 +187,6 @@ class _Refused:
 
     def __len__(self) -> int:
         raise TypeError("a step that reads its streams cannot be recorded")
-
-
-def _key(batch: Batch) -> tuple[Any, ...]:
-    tensors = *batch.inputs, batch.targets
-    return *((x.shape, x.stride(), x.dtype) for x in tensors), batch.shared
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
@@ -67,7 +67,7 @@ class SupervisedTask(Task[S]):
         """
         network = footprint.without_memory(lambda: self.build(setting))
         check_network(self, setting, network)
-        if setting.stop is not None:
+        if setting.stop is not None and not self.own("stop"):
             self.stopping_split()
         rehearse(self, setting, network)
 
@@ -152,7 +152,7 @@ class SupervisedTask(Task[S]):
 
     def penalty_names(self, setting: S) -> Collection[str]:
         """Returns the names of :meth:`penalties`; builds two small networks to ask it."""
-        if type(self).penalties is SupervisedTask.penalties:
+        if not self.own("penalties"):
             return ()
         return set(self.penalties(setting, Replicas(lambda: self.build(setting), (0, 1))))
 
@@ -162,6 +162,55 @@ class SupervisedTask(Task[S]):
         By default, they are what the units' own ``measure()`` returns; the largest of a name.
         """
         return measured(replicas)
+
+    def after_step(self, setting: S, step: int, replicas: Replicas) -> dict[str, Tensor]:
+        """Returns new values of parameters, {name: (R, *shape)}, written back after each step.
+
+        The units' bounds and projections come after it. As of :meth:`stuck` and :meth:`stop`, the
+        result of a seed must depend on that seed's numbers and on the arguments alone: a resumed
+        run remembers nothing else.
+
+        Args:
+            setting: the setting that is trained.
+            step: steps of training so far, this one included.
+            replicas: the stacked networks; ``replicas.parameters()`` has the values by name.
+        """
+        return {}
+
+    def stuck(self, setting: S, step: int, loss: Tensor, replicas: Replicas) -> Tensor | None:
+        """Returns which seeds start afresh after a step, (R,) of bool.
+
+        None, the default, leaves it to the setting's ``redraw``. Fresh parameters are drawn as that
+        says; without it, the network is initialised anew.
+
+        Args:
+            setting, step, replicas: as for :meth:`after_step`.
+            loss: of the step, without penalties, (R,).
+        """
+        return None
+
+    def stop(
+        self, setting: S, step: int, split: str, figures: Mapping[str, Tensor]
+    ) -> Tensor | None:
+        """Returns which seeds are done at an evaluation, (R,) of bool; None for none of them.
+
+        By default, those whose first metric, or ``stop_metric``, is below the setting's ``stop``.
+
+        Args:
+            setting, step: as for :meth:`after_step`.
+            split: one of ``splits``, or ``weights`` for the figures of :meth:`measure`.
+            figures: the metrics of the split, {name: (R,)}.
+        """
+        if setting.stop is None or split != self.stopping_split():
+            return None
+        return figures[self.stop_metric or next(iter(figures))].detach() < setting.stop
+
+    def own(self, name: str) -> Callable[..., Any] | None:
+        """Returns a method of this name if the task has overridden the default, else None."""
+        if getattr(type(self), name) is getattr(SupervisedTask, name):
+            return None
+        method: Callable[..., Any] = getattr(self, name)
+        return method
 
     def references(
         self, setting: S, split: str, batch: Batch, streams: Streams
@@ -207,8 +256,7 @@ class SupervisedRun:
             shapes=dict(zip(self.replicas.names, self.replicas.shapes, strict=True)),
         )
         self.penalties, self.updates = step_parts(task, setting, self.replicas, self.optimiser)
-        rule = parse_rule(setting.redraw) if setting.redraw else None
-        self.redraw = rule and Redraw(rule, self.replicas, self.optimiser, task.name, seeds)
+        self.redraw = self._redraw()
         self.schedule = schedule(
             setting.schedule, self.optimiser, setting.steps, setting.lr_end, setting.warmup
         )
@@ -282,6 +330,22 @@ class SupervisedRun:
         if self.redraw:
             self.redraw.load_state_dict(state["redraw"])
         self.step, self.records = state["step"], list(state["records"])
+
+    def _redraw(self) -> Redraw | None:
+        """Returns what gives stuck seeds a fresh start, if the setting or the task says so."""
+        task, setting, replicas = self.task, self.setting, self.replicas
+        rule, stuck = setting.redraw and parse_rule(setting.redraw), task.own("stuck")
+        if not rule and not stuck:
+            return None
+        return Redraw(
+            rule or None,
+            replicas,
+            self.optimiser,
+            task.name,
+            self.seeds,
+            build=lambda: task.build(setting),
+            of_task=stuck and (lambda step, loss: stuck(setting, step, loss, replicas)),
+        )
 
     # -- training ----------------------------------------------------------------------------
 
@@ -368,17 +432,15 @@ class SupervisedRun:
             return self.task.predict(self.replicas, self.setting, split, batch, streams)
 
     def _finish(self, split: str, figures: dict[str, Tensor]) -> None:
-        """Marks the seeds that are done early, by the task's metric for it."""
-        if self.setting.stop is None or split != self.task.stopping_split():
-            return
-        loss = figures[self.task.stop_metric or next(iter(figures))].detach()
-        below = (loss < self.setting.stop).cpu()
-        self.done[below & ~self.frozen] = self.step
+        """Marks the seeds that are done early."""
+        done = self.task.stop(self.setting, self.step, split, figures)
+        if done is not None:
+            self.done[done.cpu() & ~self.frozen] = self.step
 
     @torch.no_grad()
     def _draw_curves(self) -> None:
         """Records the curves of the last step; a seed that was done before is still there."""
-        if type(self.task).curves is SupervisedTask.curves:
+        if not self.task.own("curves"):
             return
         for split, batch in self.sets.items():
             prediction = self._evaluated(split, batch)

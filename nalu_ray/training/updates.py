@@ -3,7 +3,8 @@
 * ``bounds`` of a unit: its parameters are clamped after each step;
 * ``projected()`` of a unit: values that are written back after a step;
 * ``lr_factor=*.G:0.1``: the step of some parameters, times a factor;
-* ``phases=8|*.W_hat+*.M_hat;2|*.g``: a cycle of steps in which only some parameters move.
+* ``phases=8|*.W_hat+*.M_hat;2|*.g``: a cycle of steps in which only some parameters move;
+* ``after_step`` of the task: values that are written back after a step, before the bounds.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class Updates:
         replicas: the stacked networks.
         optimiser: over ``replicas.flat``.
         factors, phases: the setting's.
+        of_task: returns the task's new values after a step, {name: (R, *shape)}.
 
     Raises:
         ValueError: if a pattern matches no parameter.
@@ -123,8 +125,9 @@ class Updates:
         optimiser: Optimizer,
         factors: Sequence[Factor] = (),
         phases: Sequence[Phase] = (),
+        of_task: Callable[[int], Mapping[str, Tensor]] | None = None,
     ) -> None:
-        self.replicas, self.optimiser = replicas, optimiser
+        self.replicas, self.optimiser, self.of_task = replicas, optimiser, of_task
         columns = _Columns(replicas)
         bounds = members.bounds(replicas.module)
         self._low = columns({name: low for name, (low, _) in bounds.items()}, -torch.inf)
@@ -152,6 +155,8 @@ class Updates:
         if self._factors is not None and before is not None:
             # exact at a factor of 0 and of 1
             flat.copy_(torch.lerp(before, flat, self._factors))
+        if self.of_task is not None:
+            self._write(self.of_task(step + 1))
         self.constrain()
 
     @torch.no_grad()
@@ -171,6 +176,18 @@ class Updates:
             others = torch.ones(len(flat), dtype=torch.bool)
             others[seeds] = False
             flat.copy_(chosen(others, before, flat))
+
+    def _write(self, values: Mapping[str, Tensor]) -> None:
+        """Writes the task's values back."""
+        parameters = self.replicas.parameters()
+        for name, value in values.items():
+            if name not in parameters:
+                there = ", ".join(parameters)
+                raise TypeError(f"after_step: {name!r} is no trained parameter; there is {there}")
+            if value.shape != parameters[name].shape:
+                sizes = f"{list(parameters[name].shape)}, got {list(value.shape)}"
+                raise TypeError(f"after_step: {name} must be of shape {sizes}")
+            parameters[name].copy_(value)
 
     def _project(self) -> None:
         if self._recorded is None:

@@ -8,6 +8,7 @@ import torch
 from scipy.interpolate import BSpline
 
 from nalu_ray.layers.kan import KAN
+from tests.layers.oracle import Array, assert_follows
 
 
 def splines(x: np.ndarray, low: float, high: float, intervals: int) -> np.ndarray:
@@ -30,19 +31,20 @@ def test_splines_are_scipys(low: float, high: float, intervals: int) -> None:
     np.testing.assert_allclose(inside.sum(-1), 1, atol=1e-12)
 
 
-def test_values() -> None:
+def test_values_and_gradients() -> None:
+    def kan(x: Array, a: Array, s: Array, C: Array) -> Array:
+        y = np.zeros((len(x), 3))
+        for row, output, i in np.ndindex(*y.shape, 2):
+            v = x[row, i]
+            basis = splines(np.array([v]), -1, 1, 5)[0]
+            y[row, output] += a[output, i] * v / (1 + np.exp(-v))
+            y[row, output] += s[output, i] * (C[output, i] @ basis)
+        return y
+
     unit = KAN(2, 3, noise=4.0).double()
     with torch.no_grad():
         unit.s += 0.5
-    a, s, c = (value.detach().numpy() for value in (unit.a, unit.s, unit.C))
-    x = np.array([[0.3, -0.9], [1.4, -5.0]])
-    wanted = np.zeros((2, 3))
-    for row, output, i in np.ndindex(2, 3, 2):
-        v = x[row, i]
-        basis = splines(np.array([v]), -1, 1, 5)[0]
-        wanted[row, output] += a[output, i] * v / (1 + np.exp(-v))
-        wanted[row, output] += s[output, i] * (c[output, i] @ basis)
-    np.testing.assert_allclose(unit(torch.from_numpy(x)).detach().numpy(), wanted, rtol=1e-10)
+    assert_follows(unit, kan, torch.tensor([[0.3, -0.9], [1.3, -5.0]], dtype=torch.float64))
 
 
 def test_a_cubic_is_exact_on_the_grid_alone() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nalu_ray.layers import build
 from nalu_ray.layers.mcfc import MCFC, SIGNS, MulMCFC
+from tests.layers.oracle import Array, assert_follows
 
-Array = NDArray[np.float64]
 X = np.array([[1.5, 0.25, 3.0], [2.0, 1.0, 0.5]])
 SIGNED = np.array([[-1.5, 0.25, 3.0], [-2.0, -1.0, 0.5]])
 
@@ -55,28 +54,29 @@ def test_mass_is_conserved_behind_open_gates() -> None:
     torch.testing.assert_close(unit(x).sum(-1), x.sum(-1))
 
 
-def test_values() -> None:
-    unit = made(MCFC(3, 2, spare=1))
-    p = values(unit)
-    wanted = (sigmoid(p["w"] + p["b"]) * (X @ softmax(p["r"])))[:, :2]
-    np.testing.assert_allclose(unit(torch.from_numpy(X)).detach().numpy(), wanted, rtol=1e-12)
+def test_values_and_gradients() -> None:
+    def mcfc(x: Array, r: Array, w: Array, b: Array) -> Array:
+        return np.asarray((sigmoid(w + b) * (x @ softmax(r)))[:, :2])
+
+    assert_follows(made(MCFC(3, 2, spare=1)), mcfc, torch.from_numpy(X))
 
 
 @pytest.mark.parametrize("signs", SIGNS)
-def test_values_of_products(signs: str) -> None:
+def test_values_and_gradients_of_products(signs: str) -> None:
+    def product(x: Array, **p: Array) -> Array:
+        shares = softmax(p["r"])
+        logs = (sigmoid(p["w"] + p["b"]) * (np.log(np.abs(x) + 1e-12) @ shares))[:, :2]
+        y = np.exp(logs + p["c"])
+        for row, column in np.ndindex(y.shape):
+            share, seen = shares[:, column], x[row]
+            if signs == "product":
+                y[row, column] *= np.prod(share * np.sign(seen) + 1 - share)
+            if signs == "cosine":
+                y[row, column] *= np.cos(np.pi * np.sum(share * p["g"] * (seen < 0)))
+        return np.asarray(y)
+
     unit = made(MulMCFC(3, 2, signs=signs, epsilon=1e-12))
-    p = values(unit)
-    shares = softmax(p["r"])
-    logs = (sigmoid(p["w"] + p["b"]) * (np.log(np.abs(SIGNED)) @ shares))[:, :2]
-    wanted = np.exp(logs + p["c"])
-    for row, column in np.ndindex(2, 2):
-        share, x = shares[:, column], SIGNED[row]
-        if signs == "product":
-            wanted[row, column] *= np.prod(share * np.sign(x) + 1 - share)
-        if signs == "cosine":
-            wanted[row, column] *= np.cos(np.pi * np.sum(share * p["g"] * (x < 0)))
-    found = unit(torch.from_numpy(SIGNED)).detach().numpy()
-    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    assert_follows(unit, product, torch.from_numpy(SIGNED))
 
 
 def test_sums_of_subsets_are_exact() -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from nalu_ray.layers.nsr import NSR
+from tests.layers.oracle import Array, assert_follows
 
 # w_sign, w_zero and b, in units large enough to saturate the sigmoid
 EXACT: dict[str, tuple[Callable[[float, float], bool], tuple[int, int, int]]] = {
@@ -43,21 +44,22 @@ def test_every_comparison_is_exact(name: str, base: int) -> None:
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
-def test_values() -> None:
-    unit = NSR(3, 2, registers=4, zeta=0.7).double()
-    p = {name: value.detach().numpy() for name, value in unit.named_parameters()}
-    x = np.array([[1.0, -2.0, 0.5], [0.1, 0.2, 0.3]])
-    wanted = np.zeros((2, 2))
-    for row, column in np.ndindex(2, 2):
-        total = p["b"][column]
-        for register in range(4):
-            first, second = (np.exp(p[v][4 * column + register]) for v in ("V1", "V2"))
-            d = x[row] @ (first / first.sum() - second / second.sum())
-            t = np.tanh(0.7 * d)
-            total += p["w_sign"][column, register] * t
-            total += p["w_zero"][column, register] * (1 - 2 * t**2)
-        wanted[row, column] = 1 / (1 + np.exp(-total))
-    np.testing.assert_allclose(unit(torch.from_numpy(x)).detach().numpy(), wanted, rtol=1e-12)
+def test_values_and_gradients() -> None:
+    def nsr(x: Array, **p: Array) -> Array:
+        y = np.zeros((len(x), 2))
+        for row, column in np.ndindex(y.shape):
+            total = p["b"][column]
+            for register in range(4):
+                first, second = (np.exp(p[v][4 * column + register]) for v in ("V1", "V2"))
+                d = x[row] @ (first / first.sum() - second / second.sum())
+                t = np.tanh(0.7 * d)
+                total += p["w_sign"][column, register] * t
+                total += p["w_zero"][column, register] * (1 - 2 * t**2)
+            y[row, column] = 1 / (1 + np.exp(-total))
+        return y
+
+    x = torch.tensor([[1.0, -2.0, 0.5], [0.1, 0.2, 0.3]], dtype=torch.float64)
+    assert_follows(NSR(3, 2, registers=4, zeta=0.7).double(), nsr, x)
 
 
 def test_start() -> None:

@@ -102,7 +102,7 @@ def test_a_redraw_projects_the_fresh_seed_alone(monkeypatch: pytest.MonkeyPatch)
         for rule in ("4:2:-1:2", None)
     )
     assert run.redraw is not None
-    monkeypatch.setattr(run.redraw, "_is_stuck", lambda index, _: index != 1)
+    monkeypatch.setattr(run.redraw, "_is_stuck", lambda rule, index, _: index != 1)
     run._train(4)
     plain._train(4)
     assert torch.equal(run.replicas.flat[1], plain.replicas.flat[1])
@@ -219,6 +219,125 @@ def test_curves_at_the_end_are_of_the_last_parameters() -> None:
     curve = rows[(rows.metric == "absolute_error") & (rows.seed == 1)]
     assert curve.x.tolist() == list(range(-20, 21))
     assert (curve.step == 0).all()
+
+
+# -- rules of a task's own ---------------------------------------------------------------------
+
+
+class Ruled(Sums):
+    """Halves the first W at every third step, redraws at step 5, ends a seed by its weights."""
+
+    def after_step(self, setting: Any, step: int, replicas: Any) -> dict[str, Tensor]:
+        W = replicas.parameters()["0.W"]
+        return {"0.W": 0.5 * W} if step % 3 == 0 else {}
+
+    def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+        return loss > 0.02 if step == 5 else None
+
+    def stop(self, setting: Any, step: int, split: str, figures: Any) -> Tensor | None:
+        return figures["sparsity_error"] > 0.48 if split == "weights" and step > 6 else None
+
+
+def test_a_task_writes_parameters_back_after_a_step_and_within_the_bounds() -> None:
+    seen = []
+
+    class Doubling(Sums):
+        def after_step(self, setting: Any, step: int, replicas: Any) -> dict[str, Tensor]:
+            seen.append(step)
+            return {"1.W": 10 * replicas.parameters()["1.W"]}
+
+    run, plain = start(Doubling(at=1), range(3)), start(Sums(at=1), range(3))
+    for each in (run, plain):
+        each._train(1)
+    wanted = (10 * plain.replicas.parameters()["1.W"]).clamp(-1, 1)
+    assert torch.equal(run.replicas.parameters()["1.W"], wanted)
+    assert torch.equal(run.replicas.parameters()["0.W"], plain.replicas.parameters()["0.W"])
+    before = run.replicas.flat.detach().clone()
+    run._train(2)  # seed 1 diverges here, and stays as it was
+    assert seen == [1, 2]
+    assert run.diverged.tolist() == [-1, 1, -1]
+    assert torch.equal(run.replicas.flat[1], before[1])
+
+
+def test_a_task_says_which_seeds_start_afresh() -> None:
+    class Second(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([False, True, True]) if step == 2 else None
+
+    run, plain = start(Second(at=1), [7, 1, 4]), start(Sums(at=1), [7, 1, 4])
+    for each in (run, plain):
+        each._train(2)
+    assert torch.equal(run.replicas.flat[:2], plain.replicas.flat[:2])  # seed 1 has diverged
+    init = int(Streams("sums", [4], "redraw").generators[0].integers(2**63))
+    torch.manual_seed(init)
+    assert torch.equal(run.replicas.parameters()["0.W"][2], two().get_parameter("0.W"))
+    moments = run.optimiser.state[run.replicas.flat]["exp_avg"]
+    assert moments[0].any()
+    assert not moments[2].any()
+    ranged = start(Second(), [7, 1, 4], redraw="100:5:1:2")  # the rule says from where
+    ranged._train(2)
+    drawn = torch.from_numpy(Streams("sums", [4], "redraw").uniform((6,), -2, 2))
+    wanted = drawn[0].clamp(-1, 1).unflatten(0, (2, 3))
+    assert torch.equal(ranged.replicas.parameters()["0.W"][2], wanted)
+
+
+def test_a_task_says_which_seeds_are_done() -> None:
+    class Third(Sums):
+        def stop(self, setting: Any, step: int, split: str, figures: Any) -> Tensor | None:
+            return torch.tensor([False, step > 3]) if split == "extrapolation" else None
+
+    run = start(Third(), steps=12, evaluations=4, stop=1e9)  # the field counts no more
+    rows = finish(run)
+    assert rows[rows.metric == COMPLETED].step.tolist() == [12, 6]
+
+
+def test_rules_of_a_task_are_each_seeds_own_and_go_on_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds = [7, 1, 4, 9, 2]
+    run = start(Ruled(), seeds, steps=40, evaluations=8)
+    block = finish(run)
+    assert (run.done >= 0).any()
+    assert (run.done < 0).any()
+    for name in ("after_step", "stuck"):  # each has an effect
+        less = start(type("Less", (Ruled,), {name: getattr(Sums, name)})(), seeds, steps=40)
+        finish(less)
+        assert not torch.equal(less.replicas.flat, run.replicas.flat)
+    for alone in ([4], [7, 1]):
+        fewer = finish(start(Ruled(), alone, steps=40, evaluations=8))
+        for seed in alone:
+            pd.testing.assert_frame_equal(
+                of_seed(fewer, seed), of_seed(block, seed), check_exact=True
+            )
+    monkeypatch.setattr(supervised, "PAUSE_SECONDS", 0.0)
+    first = start(Ruled(), seeds, steps=40, evaluations=8)
+    for _ in range(7):
+        first.advance()
+    second = start(Ruled(), seeds, steps=40, evaluations=8)
+    second.load_state_dict(first.state_dict())
+    pd.testing.assert_frame_equal(finish(second), block, check_exact=True)
+    harmed = finish(start(Ruled(at=4), seeds, steps=40, evaluations=8))
+    for seed in (7, 4, 9, 2):
+        pd.testing.assert_frame_equal(of_seed(harmed, seed), of_seed(block, seed), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "message"),
+    [
+        (
+            "after_step",
+            {"2.W": torch.zeros(2, 1, 2)},
+            "'2.W' is no trained parameter; there is 0.W",
+        ),
+        ("after_step", {"1.W": torch.zeros(2)}, r"1.W must be of shape \[2, 1, 2\], got \[2\]"),
+        ("stuck", torch.tensor(True), r"stuck must be one number per seed, \(2,\) for two seeds"),
+    ],
+)
+def test_an_unfit_rule_is_named_before_a_run(method: str, result: Any, message: str) -> None:
+    # of equal networks, one rehearsal counts for a task of a name
+    members = {"name": message, method: lambda self, *_: result}
+    with pytest.raises(TypeError, match=message):
+        type("Unfit", (Sums,), members)().check(SupervisedSetting())
 
 
 # -- each seed's own, and all of it state ----------------------------------------------------------

@@ -86,9 +86,45 @@ def test_penalties_of_parameters_are_added(penalty: str) -> None:
 
 
 @pytest.mark.usefixtures("early")
-def test_steps_whose_penalty_takes_inputs_are_plain() -> None:
+@pytest.mark.parametrize(
+    "penalty",
+    [
+        "inputs:0.1",
+        "inputs:0.1;sparsity:0.2",
+        "inputs:0.1:linear:6:12",
+        "inputs:0.1:below:1:0",
+        "inputs:0.1:below:0.9:0;l1@*:0.1:growth:2:3:1",
+    ],
+)
+@pytest.mark.parametrize("layer", ["nac", "nau"])
+def test_penalties_of_inputs_are_recorded_with_the_step(layer: str, penalty: str) -> None:
+    setting = static.StaticSetting(layer=layer, op="add", steps=20, penalty=penalty, **SMALL)
+    run = alike(static.TASK, setting)
+    assert is_recorded(run)
+    assert len(run.forward._recorded) == 1 + (":linear" in penalty)  # the ramp is 0 up to a step
+    assert run.forward._calls.total() == 20
+
+
+@pytest.mark.usefixtures("early")
+def test_penalties_of_inputs_are_recorded_in_cells() -> None:
+    setting = RECURRENT.setting_type(
+        layer="nau_nmu", op="mul", steps=9, batch=4, length=3, test_size=4, penalty="inputs:1"
+    )
+    alike(RECURRENT, setting)
+    setting = RECURRENT.setting_type(
+        layer="nac", op="add", steps=9, batch=4, length=3, test_size=4, penalty="inputs:1"
+    )
+    assert is_recorded(alike(RECURRENT, setting))
+
+
+@pytest.mark.usefixtures("early")
+def test_steps_with_a_penalty_of_the_task_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def penalties(self: Any, setting: Any, replicas: Any) -> dict[str, Tensor]:
+        return {"all": replicas.flat.square().sum(1)}
+
+    monkeypatch.setattr(static.StaticTask, "penalties", penalties)
     setting = static.StaticSetting(
-        layer="nac", op="add", steps=12, penalty="inputs:0.1:linear:6:9", **SMALL
+        layer="nac", op="add", steps=12, penalty="all:0.1:linear:6:9", **SMALL
     )
     run = alike(static.TASK, setting)
     assert is_recorded(run)
