@@ -310,7 +310,7 @@ class Stored:
         return written
 
     def save_figures(self, folder: Path) -> list[Path]:
-        """Writes each figure as PNG and PDF below ``folder``."""
+        """Writes each figure below ``folder``: PNG, PNG for a dark page, and PDF."""
         from nalu_ray.results.output import figures  # noqa: PLC0415 (matplotlib; tables print without it)
 
         return [
