@@ -12,6 +12,11 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "", "CHANGELOG.md": ""}
 LINKED = ("cluster.yaml", "cluster/*.yaml", "examples/**/*")
+# a figure for light pages and one for dark pages, as GitHub shows them
+PICTURE = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">'
+    r'\s*<img alt="(?P<alt>[^"]*)" src="(?P<light>[^"]+)">\s*</picture>'
+)
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:)[^)\s]+")
 
 
@@ -32,6 +37,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Makes links out of ``docs/`` links within the site, where those files are at its root."""
     if page.file.generated_by:
         return markdown
+    markdown = PICTURE.sub(_by_theme, markdown)
     outside = "../" * (page.file.src_uri.count("/") + 1)
 
     def inside(link: re.Match[str]) -> str:
@@ -42,7 +48,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _from_root(text: str) -> str:
     """Returns a document of the root with links for a site whose root is ``docs/``."""
+    text = PICTURE.sub(_by_theme, text)
     return LINK.sub(lambda link: _site(link[0].removeprefix("docs/")), text)
+
+
+def _by_theme(picture: re.Match[str]) -> str:
+    """Returns a picture as two images, of which the site shows the one of its theme."""
+    alt = picture["alt"]
+    return f"![{alt}]({picture['light']}#only-light)\n![{alt}]({picture['dark']}#only-dark)"
 
 
 def _site(link: str) -> str:

@@ -6,6 +6,7 @@ Names are looked up in the source, so that nothing of the package is imported.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from functools import cache
 from pathlib import Path
@@ -31,7 +32,7 @@ NOT_MODULES = {"nalu_ray.sha256"}  # a key in the footer of a row file
 
 FENCE = re.compile(r"^( *)(```+).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`+[^`]+`+")
-LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|<(?:img|source)\b[^>]* src(?:set)?=\"([^\"]+)\"")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*")
 DOTTED = re.compile(r"(?<![\w./:-])(?:nalu_ray|envs)(?:\.\w+)+")
@@ -39,6 +40,10 @@ DOTTED = re.compile(r"(?<![\w./:-])(?:nalu_ray|envs)(?:\.\w+)+")
 
 def _text(document: Path) -> str:
     return document.read_text(encoding="utf-8")
+
+
+def _links(text: str) -> list[str]:
+    return [markdown or html for markdown, html in LINK.findall(text)]
 
 
 def _inline_code(document: Path) -> list[str]:
@@ -142,7 +147,7 @@ def test_dotted_names_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_and_anchors_resolve(document: Path) -> None:
-    for link in LINK.findall(FENCE.sub("", _text(document))):
+    for link in _links(FENCE.sub("", _text(document))):
         if re.match(r"[a-z]+:", link):
             continue
         name, _, anchor = unquote(link).partition("#")
@@ -155,13 +160,37 @@ def test_every_document_and_figure_is_linked() -> None:
     linked = {
         (document.parent / link.partition("#")[0]).resolve()
         for document in DOCUMENTS
-        for link in LINK.findall(_text(document))
+        for link in _links(_text(document))
     }
     docs = ROOT / "docs"
     # pages made of docstrings are linked on the site alone
     linked |= {docs / name for name in re.findall(r"reference/\w+\.md", _text(ROOT / "mkdocs.yml"))}
     pages = {path for path in docs.rglob("*") if path.is_file()} - {*(docs / "rows").rglob("*")}
     assert sorted(pages - linked) == []
+
+
+def test_the_site_has_each_picture_for_both_themes() -> None:
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    pictures = 0
+    for document in DOCUMENTS:
+        found = [match.groupdict() for match in hooks.PICTURE.finditer(_text(document))]
+        assert len(found) == _text(document).count("<picture>")
+        assert "<picture>" not in hooks.PICTURE.sub(hooks._by_theme, _text(document))
+        for picture in found:
+            assert picture["alt"]
+            assert picture["dark"] == picture["light"].replace(".png", "-dark.png")
+        pictures += len(found)
+    assert pictures >= 12
+    (one,) = hooks.PICTURE.finditer(
+        '<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="a-dark.png">\n'
+        '  <img alt="A" src="a.png">\n</picture>'
+    )
+    assert hooks._by_theme(one) == "![A](a.png#only-light)\n![A](a-dark.png#only-dark)"
 
 
 def test_a_wrong_name_is_noticed() -> None:

@@ -56,7 +56,7 @@ def written(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
 
 
-FIGURES = {f"static/learning.{x}" for x in ("png", "pdf")}
+FIGURES = {f"static/learning{x}" for x in (".png", "-dark.png", ".pdf")}
 
 
 def test_tables_in_the_terminal_and_files(
@@ -74,7 +74,7 @@ def test_tables_in_the_terminal_and_files(
     assert "(33.3)" in out
     assert "1 diverged" in out
     assert max(map(len, out.splitlines()[:-1])) <= 120
-    assert out.splitlines()[-1] == f"written: 6 files in {tmp_path}"
+    assert out.splitlines()[-1] == f"written: 7 files in {tmp_path}"
     tables = {f"static/table_{n}.{x}" for n in (6, 7) for x in ("md", "csv")}
     assert written(tmp_path) == FIGURES | tables
 
@@ -282,7 +282,7 @@ def test_a_page_and_tables_together(
 ) -> None:
     assert report("identity", "--html", "--format", "md", "--out", results, "--to", tmp_path) == 0
     assert capsys.readouterr().out.startswith("**Table 5.**")
-    figures = {f"identity/figure_1.{x}" for x in ("png", "pdf")}
+    figures = {f"identity/figure_1{x}" for x in (".png", "-dark.png", ".pdf")}
     assert written(tmp_path) == {"report.html", "identity/table_5.md", *figures}
 
 
@@ -306,7 +306,7 @@ def test_a_foreign_store_can_neither_script_nor_leave_the_folder(tmp_path: Path)
     assert report("--html", "--out", tmp_path / "results", "--to", target) == 0
     assert {p.name for p in tmp_path.iterdir()} == {"results", "deep"}
     assert written(tmp_path / "deep") == {f"below/{name}" for name in written(target)}
-    assert len(written(target)) == 5
+    assert len(written(target)) == 6
     assert HOSTILE not in (target / "report.html").read_text(encoding="utf-8")
 
 
@@ -317,7 +317,7 @@ def test_present_prints_and_says_what_it_wrote(results: Path, tmp_path: Path) ->
     console = Console(file=io.StringIO(), width=100)
     paths = present(Store(str(results)), "identity", console, str(tmp_path))
     assert {str(Path(p).relative_to(tmp_path)) for p in paths} == written(tmp_path)
-    assert sorted(Path(p).suffix for p in paths) == [".csv", ".md", ".pdf", ".png"]
+    assert sorted(Path(p).suffix for p in paths) == [".csv", ".md", ".pdf", ".png", ".png"]
     assert isinstance(console.file, io.StringIO)
     assert "Table 5." in console.file.getvalue()
     assert present(Store(str(results)), "parity", console, str(tmp_path)) == []

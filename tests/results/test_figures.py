@@ -1,9 +1,12 @@
 """Curves against hand-computed values; drawings that are legible and the same each time."""
 
+import colorsys
+import io
 import itertools
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from PIL import Image, ImageColor
 
 from nalu_ray.results.analysis.curves import Curve, panels
 from nalu_ray.results.analysis.statistics import median_interval
@@ -30,6 +34,13 @@ from tests.results.samples import (
 )
 
 NAN = math.nan
+FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
+# dashboard.png is a screenshot of Ray's own page
+DOCUMENTED = {
+    path
+    for path in FIGURES.glob("*.png")
+    if path.name != "dashboard.png" and not path.name.endswith(figures.DARK)
+}
 NAC, NALU = {"layer": "nac", "op": "add"}, {"layer": "nalu", "op": "add"}
 
 
@@ -195,14 +206,62 @@ def test_files_are_the_same_each_time(tmp_path: Path, logarithmic: bool) -> None
     for attempt in ("a", "b"):
         figure = figures.draw(drawn, three_seeds())
         paths = figures.save(figure, tmp_path / attempt / "figure_1.2")
-        assert [path.name for path in paths] == ["figure_1.2.png", "figure_1.2.pdf"]
+        assert [path.name for path in paths] == [
+            f"figure_1.2{ending}" for ending in (".png", "-dark.png", ".pdf")
+        ]
         contents.append([*(p.read_bytes() for p in paths), figures.encode(figure, "svg")])
     assert contents[0] == contents[1]
-    png, pdf, svg = contents[0]
+    png, dark, pdf, svg = contents[0]
     assert png.startswith(b"\x89PNG")
+    assert dark == figures.for_dark_page(png)
     assert pdf.startswith(b"%PDF")
     assert b"CreationDate" not in pdf
     assert b"<dc:date>" not in svg
+
+
+DARK_PAGES = {"GitHub": (13, 17, 23), "Material": (30, 33, 41)}
+TEXTS = ("#000000", "#444444")
+
+
+def contrast(one: Sequence[float], other: Sequence[float]) -> float:
+    """Returns WCAG's contrast of two colours, 0 to 255 each."""
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: Sequence[float]) -> float:
+    linear = [
+        x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in np.array(colour) / 255
+    ]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+@pytest.mark.parametrize("page", DARK_PAGES.values(), ids=DARK_PAGES)
+@pytest.mark.parametrize("colour", [*figures.COLOURS, *TEXTS])
+def test_a_figure_for_a_dark_page_is_read_there(colour: str, page: tuple[int, ...]) -> None:
+    half = Image.new("RGB", (2, 1), "white")
+    half.putpixel((1, 0), ImageColor.getrgb(colour))
+    buffer = io.BytesIO()
+    half.save(buffer, "png")
+    with Image.open(io.BytesIO(figures.for_dark_page(buffer.getvalue()))) as dark:
+        assert dark.getpixel((0, 0))[3] == 0  # white lets the page through
+        *paint, cover = np.array(dark.getpixel((1, 0)), dtype=float)
+    seen = [p + (x - p) * cover / 255 for x, p in zip(paint, page, strict=True)]
+    assert contrast(seen, page) >= (4.5 if colour in TEXTS else 3)
+    hue, as_drawn = (
+        colorsys.rgb_to_hsv(*np.array(c) / 255)[:2] for c in (paint, ImageColor.getrgb(colour))
+    )
+    assert as_drawn[1] == 0 or hue[0] == pytest.approx(as_drawn[0], abs=0.01)
+
+
+@pytest.mark.parametrize("light", sorted(DOCUMENTED), ids=lambda path: path.name)
+def test_documented_figures_for_dark_pages_are_of_those_for_light_ones(light: Path) -> None:
+    dark = light.with_name(light.stem + figures.DARK)
+    with (
+        Image.open(dark) as kept,
+        Image.open(io.BytesIO(figures.for_dark_page(light.read_bytes()))) as now,
+    ):
+        assert kept.tobytes() == now.tobytes()
 
 
 def test_the_users_matplotlib_is_left_alone() -> None:

@@ -442,9 +442,9 @@ def printed(
 
 def test_presets_have_files_of_their_own(store: Store, tmp_path: Path) -> None:
     text, files = printed(store, tmp_path / "to")
-    ends = {"small": ("md", "csv"), "learning": ("png", "pdf")}
+    ends = {"small": (".md", ".csv"), "learning": (".png", "-dark.png", ".pdf")}
     assert files == {
-        f"{name}_{preset}.{kind}"
+        f"{name}_{preset}{kind}"
         for preset in ("laptop", "smoke")
         for name, kinds in ends.items()
         for kind in kinds

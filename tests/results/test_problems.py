@@ -171,7 +171,7 @@ def test_a_file_for_each_problem(store: Store, tmp_path: Path) -> None:
     ends = ("train_range_0_1_test_range_0_3", "train_range_0_0.01_test_range_0_0.03")
     assert {Path(path).name for path in written} == {
         *(f"small_{end}.{kind}" for end in ends for kind in ("md", "csv")),
-        *(f"learning_{end}.{kind}" for end in ends for kind in ("png", "pdf")),
+        *(f"learning_{end}{kind}" for end in ends for kind in (".png", "-dark.png", ".pdf")),
     }
 
 

@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".pdf")
+DARK = "-dark.png"
+"""What the name of a figure for a dark page ends with."""
 
 # Okabe and Ito's palette without its yellow, which vanishes on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))
+
+# Lets colours that are pale on white be seen on black; 1 would leave them as faint as they were.
+_COVER = 0.7
 
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -81,12 +85,13 @@ def figure_panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes a figure as PNG and PDF, the same bytes each time; ``path`` has no ending."""
-    written = []
-    for suffix in SUFFIXES:
-        target = path.with_name(path.name + suffix)
-        written.append(write_bytes(target, encode(figure, suffix[1:])))
-    return written
+    """Writes a figure as PNG for a light and a dark page, and as PDF; ``path`` has no ending.
+
+    The bytes are the same each time.
+    """
+    png = encode(figure, "png")
+    files = {".png": png, DARK: for_dark_page(png), ".pdf": encode(figure, "pdf")}
+    return [write_bytes(path.with_name(path.name + suffix), data) for suffix, data in files.items()]
 
 
 def encode(figure: Figure, suffix: str) -> bytes:
@@ -99,6 +104,26 @@ def encode(figure: Figure, suffix: str) -> bytes:
     buffer = io.BytesIO()
     with our_settings():
         figure.savefig(buffer, format=suffix, dpi=200, metadata=_METADATA[suffix])
+    return buffer.getvalue()
+
+
+def for_dark_page(png: bytes) -> bytes:
+    """Returns a figure on white as one for a dark page: transparent, with light text.
+
+    Args:
+        png: a PNG whose background is white.
+    """
+    from PIL import Image  # noqa: PLC0415 (tables print without it)
+
+    with Image.open(io.BytesIO(png)) as image:
+        shares = np.asarray(image.convert("RGB"), dtype=np.float64) / 255
+    # the paint that gives these colours on white: as little of it as can be
+    cover = 1 - shares.min(axis=2, keepdims=True)
+    paint = 1 - (1 - shares) / np.maximum(cover, 1e-9)
+    light = paint + 1 - paint.max(axis=2, keepdims=True)  # black becomes white, hues stay
+    pixels = np.concatenate([light, cover**_COVER], axis=2)
+    buffer = io.BytesIO()
+    Image.fromarray(np.rint(255 * pixels).astype(np.uint8)).save(buffer, "png", optimize=True)
     return buffer.getvalue()
 
 

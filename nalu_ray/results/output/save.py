@@ -327,7 +327,7 @@ class Stored:
         return written
 
     def save_figures(self, folder: Path) -> list[Path]:
-        """Writes each figure as PNG and PDF below ``folder``.
+        """Writes each figure below ``folder``: PNG, PNG for a dark page, and PDF.
 
         Args:
             folder: as for :meth:`save_tables`.
