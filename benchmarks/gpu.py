@@ -38,6 +38,7 @@ from torch._C._autograd import DeviceType
 
 from nalu_ray import registry
 from nalu_ray.sweep import device as devices
+from nalu_ray.sweep import out_of_memory
 from nalu_ray.sweep.gpu_sharing import seed_steps_per_second
 from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Run, Task
@@ -105,6 +106,10 @@ class Bench:
                 except TimeoutError:
                     yield Line(part, task.name, 0, "left out", verdict="no time left")
                 except Exception as error:  # a failure is a result
+                    if out_of_memory.is_oom(error):  # fewer seeds may fit
+                        yield Line(part, task.name, 0, "left out", verdict="out of memory")
+                        self.free()
+                        continue
                     self.missing.setdefault(task.name, str(error))
                     first = (str(error).strip() or "no reason given").splitlines()[0][:120]
                     yield Line(part, task.name, 0, type(error).__name__, first, verdict="FAILED")
@@ -230,6 +235,7 @@ class Bench:
         self.need(2 * self.seconds)
         plainly = setting.model_copy(update={"engine": "plain"})
         plain = self.rate(task.start(plainly, range(seeds), self.device))
+        auto = plain
         for engine in ("auto", "graph", "compile"):
             if engine != "auto" and self.device.type != "cuda":
                 continue  # compiling takes a minute per task
@@ -240,6 +246,7 @@ class Bench:
             except ValueError as error:  # what it cannot record it refuses by name
                 yield Line("step", task.name, seeds, f"engine={engine}", str(error)[:120])
                 continue
+            auto = rate if engine == "auto" else auto
             yield versus(Line("step", task.name, seeds, f"engine={engine}"), rate, plain, "plain")
         if self.device.type == "cuda":
             every = functools.partial(freezing.DeviceFreezer, every=1)
@@ -247,7 +254,7 @@ class Bench:
                 rate = self.rate(task.start(setting, range(seeds), self.device))
             what = "who diverged is read every step"
             every_so = f"every {freezing.EVERY}"
-            yield versus(Line("step", task.name, seeds, what), rate, plain, every_so)
+            yield versus(Line("step", task.name, seeds, what), rate, auto, every_so)
 
     def shared(self, task: SupervisedTask[Any]) -> Iterator[Line]:
         """Yields the speed of two trials at the same time, of half the seeds each."""
@@ -260,7 +267,10 @@ class Bench:
         words += ["--seeds", str(seeds // 2), "--preset", self.preset, "--trial"]
         words += ["--seconds", str(3 * self.seconds)]
         pair = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        samples = [json.loads(process.communicate()[0].splitlines()[-1]) for process in pair]
+        answers = [process.communicate()[0] for process in pair]
+        if any(process.returncode for process in pair):
+            raise RuntimeError("one of two trials on one GPU failed; its error is printed above")
+        samples = [json.loads(answer.splitlines()[-1]) for answer in answers]
         two = seed_steps_per_second(samples, seeds // 2)
         line = Line("shared", task.name, seeds, "two trials of half the seeds")
         yield versus(line, two, one, "one")
@@ -270,13 +280,13 @@ class Bench:
         (task,) = self.tasks
         assert isinstance(task, SupervisedTask)
         run = task.start(self.setting(task), range(self.seeds[0]), self.device)
-        samples = [(time.time(), 0)]
+        samples = [(time.monotonic(), 0)]  # one clock for both processes
         run._train(WARM_STEPS, max(5.0, 3 * self.seconds))
         end = time.monotonic() + self.seconds
         while time.monotonic() < end and run.step < run.setting.steps:
-            samples.append((time.time(), run.step))
+            samples.append((time.monotonic(), run.step))
             run._train(run.setting.steps, self.seconds / 8)
-        return [*samples, (time.time(), run.step)]
+        return [*samples, (time.monotonic(), run.step)]
 
     # -- help --------------------------------------------------------------------------------
 

@@ -15,8 +15,11 @@ import pytest
 import torch
 
 from nalu_ray import registry
+from nalu_ray.training import recording
+from nalu_ray.training.supervised import SupervisedTask
 
 ROOT = Path(__file__).parents[1]
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,8 @@ def here(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Its processes are calls in this one."""
 
     class Process:
+        returncode = 0
+
         def __init__(self, words: list[str], **_: Any) -> None:
             self.words = words[2:]
 
@@ -95,6 +100,102 @@ def test_a_task_that_fails_is_told_and_the_others_go_on(
     assert failed[3:5] == ["RuntimeError", "CUDA error: device-side assert triggered"]
     assert failed[-1] == "FAILED"
     assert len([row for row in rows if row[1] == "identity"]) > 3
+
+
+@pytest.fixture
+def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU in the place of a GPU of 16 GiB, of which tensors have taken 2 MiB."""
+    start = SupervisedTask.start
+    about = SimpleNamespace(name="A GPU", total_memory=16 * 1024**3)
+    answers = {
+        "is_available": True,
+        "synchronize": None,
+        "empty_cache": None,
+        "reset_peak_memory_stats": None,
+        "max_memory_allocated": 2 * 1024**2,
+        "mem_get_info": (9 * 1024**3, 16 * 1024**3),
+        "get_device_properties": about,
+    }
+    for name, value in answers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(SupervisedTask, "start", lambda *given: start(*given[:3], CPU))
+    monkeypatch.setattr(recording, "on_a_gpu", lambda _: True)
+    for engine in ("graph", "compile"):
+        monkeypatch.setitem(recording.RECORDERS, engine, recording.recorded)
+
+
+@pytest.mark.usefixtures("_as_on_a_gpu")
+def test_what_only_a_gpu_has(
+    here: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, speed = [], iter(range(100, 10_000, 100))
+    freezer = here.freezing.DeviceFreezer
+    monkeypatch.setattr(
+        here.freezing, "DeviceFreezer", lambda *a, every: freezer(*a, every=seen(every))
+    )
+
+    def seen(steps: int) -> int:
+        every.append(steps)
+        return steps
+
+    measure = here.Bench.rate
+
+    def rate(bench: Any, run: Any) -> float:
+        measure(bench, run)
+        return float(next(speed))
+
+    monkeypatch.setattr(here.Bench, "rate", rate)
+    out = tmp_path / "gpu.md"
+    words = ["--preset", "smoke", "--seconds", "0.02", "--minutes", "50"]
+    assert here.main([*words, "--tasks", "identity", "--seeds", "2", "--out", str(out)]) == 0
+    assert out.read_text().startswith("A GPU, 16 GiB, CUDA")
+    _, _, *rows = table(out)
+    assert [row[3] for row in rows if row[0] == "correct"][2] == "this device and CPU"
+    (memory,) = [row for row in rows if row[0] == "memory"]
+    assert memory[4] == "2"
+    steps = {row[3]: row[4:7] for row in rows if row[0] == "step"}
+    # 300 of plain steps
+    assert steps == {
+        "engine=auto": ["400 seed-steps/s", "300 plain", "1.33"],
+        "engine=graph": ["500 seed-steps/s", "300 plain", "1.67"],
+        "engine=compile": ["600 seed-steps/s", "300 plain", "2.00"],
+        "who diverged is read every step": ["700 seed-steps/s", "400 every 50", "1.75"],
+    }
+    assert set(every) == {1}
+
+
+@pytest.mark.usefixtures("_as_on_a_gpu")
+def test_a_block_without_room_leaves_the_others(
+    here: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = SupervisedTask.start
+
+    def full(task: Any, setting: Any, seeds: Any, device: Any) -> Any:
+        if len(seeds) == 7:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return start(task, setting, seeds, device)
+
+    monkeypatch.setattr(SupervisedTask, "start", full)
+    monkeypatch.setattr(
+        here.Bench, "steps", lambda self, task: iter([here.Line("step", "t", 1, "s")])
+    )
+    out = tmp_path / "gpu.md"
+    words = ["--preset", "smoke", "--seconds", "0.02", "--minutes", "50", "--tasks", "identity"]
+    assert here.main([*words, "--seeds", "2", "7", "3", "--out", str(out)]) == 0
+    rows = [row for row in table(out) if row[0] in ("speed", "step")]
+    told = [row for row in rows if row[-1] == "out of memory"]
+    assert [row[:4] for row in told] == [["speed", "identity", "0", "left out"]]
+    assert [row[2] for row in rows if row[3] == "seed-steps/s"] == ["2", "3"]
+    assert rows[-1][0] == "step"
+
+
+def test_a_trial_that_dies_is_named(here: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here.subprocess.Popen, "returncode", 1)
+    options = {"device": "cpu", "preset": "smoke", "seeds": [2], "seconds": 0.02, "minutes": 9}
+    bench = here.Bench(here.argparse.Namespace(tasks=["identity"], **options))
+    bench.end = here.time.monotonic() + 100
+    with pytest.raises(RuntimeError, match="one of two trials"):
+        list(bench.shared(registry.task("identity")))
 
 
 def test_numbers_that_differ_fail(here: ModuleType) -> None:

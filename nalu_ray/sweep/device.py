@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nalu_ray.sweep.dispatch import NodeError, TrialSpec
@@ -69,6 +69,15 @@ def set_numerics(deterministic: bool) -> dict[str, Any]:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(deterministic)
     return {"tf32": False, "deterministic": deterministic}
+
+
+def prepare_cublas(specs: Iterable[TrialSpec]) -> None:
+    """Sets cuBLAS up for the deterministic trials among those of a process, before the first.
+
+    cuBLAS reads its setting once per process: after another trial it would be too late.
+    """
+    if any(spec.gpus and getattr(spec.setting, "deterministic", False) for spec in specs):
+        os.environ.setdefault(CUBLAS, ":4096:8")
 
 
 @contextlib.contextmanager

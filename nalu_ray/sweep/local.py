@@ -48,6 +48,7 @@ def run_local(
             stack.enter_context(lasting())
             name = stack.enter_context(scratch(store))
             check = stack.enter_context(watched(lambda: discard(store, name)))
+            device.prepare_cublas(plan.trials)
             mark = {"mark": f"{TUNE}/{name}/{MARK}"}
             for number, planned in enumerate(plan.trials):
                 spec = planned.model_copy(update=mark)

@@ -101,6 +101,32 @@ def test_deterministic_operations_are_a_process_s_own(monkeypatch: pytest.Monkey
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+def test_a_deterministic_trial_may_follow_another_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from nalu_ray import registry
+
+    kind = registry.task("identity").setting_type
+    first, later = (
+        spec().model_copy(update={"setting": kind(deterministic=on)}) for on in (False, True)
+    )
+    monkeypatch.setenv(device.CUBLAS, "")
+    monkeypatch.delenv(device.CUBLAS)
+    device.prepare_cublas([first, later.model_copy(update={"gpus": 0.0})])
+    assert device.CUBLAS not in device.os.environ
+    device.prepare_cublas([first, later])
+    assert device.os.environ[device.CUBLAS] == ":4096:8"
+
+
+def test_cublas_is_prepared_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[int] = []
+    monkeypatch.setattr(device, "prepare_cublas", lambda specs: prepared.append(len(specs)))
+    plan = local_plan()
+    with Board(Console(quiet=True), plan, True) as board, pytest.raises(StoppedError):
+        run_local(plan, board, Store("results"))  # the first trial finds no GPU
+    assert prepared == [2]
+
+
 def test_cuda_is_lost_after_an_error_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not device.is_lost()  # not in use
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
