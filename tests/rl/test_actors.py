@@ -31,12 +31,21 @@ def sampled(*, metrics_logger: Any, samples: Any, **_: Any) -> None:
     metrics_logger.log_value("sampled_steps", samples[0].steps, reduce="sum")
 
 
+def recreated(*, algorithm: Any, env_runner_indices: Any, is_evaluation: bool, **_: Any) -> None:
+    assert not is_evaluation
+    algorithm.recreated = list(env_runner_indices)
+
+
 @pytest.fixture(scope="module", params=[("impala", 2), ("a3c", 2)], ids=["impala", "a3c"])
 def trained(request: pytest.FixtureRequest, cluster: str) -> Iterator[tuple[str, Any]]:
     """An algorithm with runners in actors, after two iterations."""
     kind, runners = request.param
     made = config(kind, runners=runners, updates=20)
-    made.callbacks(on_environment_created=created, on_sample_end=sampled)
+    made.callbacks(
+        on_environment_created=created,
+        on_sample_end=sampled,
+        on_env_runners_recreated=recreated,
+    )
     algorithm = made.build_algo()
     for _ in range(2):
         algorithm.train()
@@ -158,7 +167,12 @@ def test_a_killed_runner_is_replaced(trained: tuple[str, Any]) -> None:
     alive = group.num_healthy_remote_workers()
     pid = group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)[-1]
     os.kill(pid, signal.SIGKILL)
-    result = wait_until(algorithm, lambda _: group.num_remote_worker_restarts() == 1)
+    assert not hasattr(algorithm, "recreated")
+    result = wait_until(
+        algorithm,
+        lambda _: group.num_remote_worker_restarts() == 1 and hasattr(algorithm, "recreated"),
+    )
+    assert algorithm.recreated == [2]
     assert group.num_healthy_remote_workers() == alive
     result = algorithm.train()
     told = figures(result)

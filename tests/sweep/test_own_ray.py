@@ -176,6 +176,11 @@ def test_a_ray_that_cannot_start_is_one_line(tmp_path: Path) -> None:
         ({"HOME": str(tmp_path / "file")}, "NotADirectoryError: .*/file/"),
         ({**home, "RAY_TMPDIR": str(tmp_path / "file")}, "NotADirectoryError: .*/file"),
         ({**home, "RAY_TMPDIR": str(tmp_path / ("x" * 100))}, "OSError: .*path length"),
+        # as /tmp/ray of another user: nobody, root neither, may write there
+        (
+            {**home, "RAY_TMPDIR": "/proc/sys"},
+            "[A-Za-z]+Error: .*/proc/sys/ray",
+        ),
     ]
     process = subprocess.Popen(
         [sys.executable, "-c", EACH, *(json.dumps(environment) for environment, _ in wrong)],
@@ -188,7 +193,7 @@ def test_a_ray_that_cannot_start_is_one_line(tmp_path: Path) -> None:
     text, _ = process.communicate(timeout=200)
     until(lambda: not alive(process.pid))  # nothing of a session may be left
     lines = text.splitlines()
-    assert lines[1::2] == ["exit 2"] * 3, text
+    assert lines[1::2] == ["exit 2"] * 4, text
     for error, (_, reason) in zip(lines[::2], wrong, strict=True):
         assert re.match(rf"error: Ray cannot start here: {reason}", error)
         assert "with --local, only gridworld needs Ray" in error
