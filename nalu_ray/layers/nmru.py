@@ -74,8 +74,8 @@ class NMRU(Selector):
     a row selects inputs to multiply by, the second half inputs to divide by.
 
     While training, the reciprocal is 1 / (x + epsilon), with the machine epsilon of float32 (for
-    float64, of float64). Where the divisor is 0, it counts as epsilon, in evaluation too; the
-    authors' code has infinity there.
+    float64, of float64). Where the divisor is 0, or below the smallest normal number, it counts as
+    epsilon, in evaluation too; the authors' code has infinity there.
 
     The code also has a gated form (``gated``): z is first multiplied by one gate per element, each
     in [0, 1] and 1/2 at the start. The gates are a module, ``gate``, with bounds and a penalty of
@@ -126,7 +126,9 @@ class NMRU(Selector):
         weight = widened(within(self.W, 0.0, 1.0))
         epsilon = machine_epsilon(wide.dtype)
         divisor = wide + epsilon if self.training else wide
-        z = torch.cat([wide, 1 / divisor.masked_fill(divisor == 0, epsilon)], -1)
+        # below the smallest normal number, 1 / divisor may be infinite
+        too_small = divisor.abs() < (2.0**-1022 if wide.dtype == torch.float64 else 2.0**-126)
+        z = torch.cat([wide, 1 / divisor.masked_fill(too_small, epsilon)], -1)
         if self.gate is not None:
             z = self.gate(z)
         half_turns = exponent((z < 0).to(wide.dtype), weight)

@@ -112,6 +112,17 @@ def test_bfloat16_follows_float64(unit: Any, options: Any, training: bool) -> No
     torch.testing.assert_close(y.double(), wide(x), rtol=2**-8, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_nmru_divides_by_the_smallest_numbers_as_by_zero(dtype: torch.dtype) -> None:
+    unit = NMRU(2, 1, dtype=dtype).eval()
+    small = torch.finfo(dtype).tiny / 1e4
+    x = torch.tensor([[small, 2.0], [0.0, 2.0]], dtype=dtype, requires_grad=True)
+    y = unit(x)
+    torch.testing.assert_close(y[0], y[1])
+    for slope in torch.autograd.grad(y.sum(), [x, *unit.parameters()]):
+        assert slope.isfinite().all()
+
+
 def test_a_zero_factor_has_its_gradient() -> None:
     layer = NRU(3, 1, dtype=torch.float64)
     with torch.no_grad():

@@ -191,3 +191,22 @@ def test_columns_that_are_given_something_are_named_below_the_table() -> None:
     assert "Given by hand: operation (Linear)." in captions(table)
     with_given = [line["given"] for line in csv.DictReader(io.StringIO(tidy(table)))]
     assert with_given.count("operation") == 3  # one per measure
+
+
+def test_every_protocol_that_compares_units_is_on_the_board() -> None:
+    shown = {
+        name: {spec.name for spec in registry.task(name).tables if spec.board}
+        for name in registry.names()
+    }
+    ranges = ("single_module", "mixed_signs", "small_divisors", "benford")
+    assert {name: tables for name, tables in shown.items() if tables} == {
+        "comparison": {"comparison"},
+        "recurrent": {"recurrent_mass"},
+        "sequential_mnist": {"sequential_sum", "sequential_product"},
+        "single_module": {f"{name}{part}" for name in ranges for part in ("", "_cost", "_lr")},
+        "static": {
+            *("madsen", "madsen_cost", "madsen_lr", "madsen_gate"),
+            *("npu_large", "inalu_uniform", "inalu_normal"),
+        },
+        "static_mnist": {"static_mnist"},
+    }

@@ -12,8 +12,17 @@ import pytest
 import yaml
 from pydantic import Field
 
+from nalu_ray import registry
 from nalu_ray.errors import ConfigError, did_you_mean
-from nalu_ray.sweep.presets import Point, Preset, expand, load_sweep, parse_seeds
+from nalu_ray.sweep.presets import (
+    Point,
+    Preset,
+    Resources,
+    expand,
+    load_sweep,
+    parse_seeds,
+    sweep_of,
+)
 from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Setting
 from nalu_ray.training.fields import Range
@@ -479,3 +488,18 @@ def test_seeds_of_a_file_are_read_as_those_of_the_command_line(
     file = tmp_path / "sweep.yaml"
     file.write_text(f"task: net\npresets: {{mine: {{seeds: {written}}}}}")
     assert parse_seeds(load_sweep("net", file).presets["mine"].seeds) == tuple(seeds)
+
+
+@pytest.mark.parametrize(
+    "name", ["comparison", "sequential_mnist", "single_module", "static", "static_mnist"]
+)
+def test_a_published_protocol_has_a_laptop_preset_of_45_minutes_on_two_cores(name: str) -> None:
+    """By the measured time per step and seed that the preset itself declares."""
+    task = registry.task(name)
+    presets = sweep_of(task).presets
+    laptops = [preset for preset in presets if str(preset).endswith("laptop")]
+    assert laptops
+    for preset in laptops:
+        points = expand(presets[preset], task.setting_type, {})
+        steps = sum(len(point.seeds) * task.steps(point.setting) for point in points)
+        assert steps * presets[preset].seed_step_microseconds / 2 < 45 * 60e6, preset

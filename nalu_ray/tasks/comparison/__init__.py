@@ -51,6 +51,7 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
         TableSpec(
             name="comparison",
             title="All pairs right",
+            board=True,
             caption=f"a {{op}} b: seeds (%) that get all pairs right, by size of the numbers: "
             f"{PAIRS}. Trained on numbers from 1 to 9.",
             rows=LAYERS,

@@ -29,6 +29,7 @@ TABLE = TableSpec(
     ),
     columns=axis(["add", "sub", "mul"], others=False),
     models="rows",
+    board=True,
     measures={
         "rate": Measure(
             metric="mse", split="extrapolation", label="solved, %", statistic="rate", format=".0f"

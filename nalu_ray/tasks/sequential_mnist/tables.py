@@ -112,6 +112,7 @@ def _table(
         selection=RULE,
         solved_like=EXACT if success else None,
         publication=success,
+        board=success is not None,
         where={"op": op},
         models="rows",
         paper=PAPER[op],

@@ -44,8 +44,8 @@ def _as_stored(ranges: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> list[TableSpec]:
-    """Returns success rates and costs of units by range; ``ranges`` are labels."""
-    by_range, cost, _ = leaderboard.tables(
+    """Returns success rates, costs and learning rates of units by range; ``ranges`` are labels."""
+    made = leaderboard.tables(
         name,
         CAPTION,
         units=Axis(field="layer"),
@@ -55,9 +55,7 @@ def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> lis
         problem=DATA,
         paper={"test_size": "10000", "batch": "128"},
     )
-    return [
-        table.model_copy(update={"words": WORDS, "follows": FOLLOWS}) for table in (by_range, cost)
-    ]
+    return [table.model_copy(update={"words": WORDS, "follows": FOLLOWS}) for table in made]
 
 
 NOISE = TableSpec(

@@ -154,7 +154,7 @@ MADSEN = (
         paper=PAPER,
         publication=PUBLISHED["madsen"],
     ),
-    _table("madsen_gate", "Gated units", f"Gated units above a NAC. {CAPTION}", GATES),
+    _table("madsen_gate", "Gated units", f"Gated units above a NAC. {CAPTION}", GATES, board=True),
     _table(
         "madsen_by_penalty",
         "Sparsity penalties",
@@ -210,6 +210,7 @@ NPU = TableSpec(
     ),
     columns=axis(["add", "mul", "reciprocal", "sqrt"], others=False),
     models="rows",
+    board=True,
     measures={
         "mse": Measure(
             metric="mse", split="extrapolation", label="median MSE", statistic="median",
@@ -235,6 +236,7 @@ INALU = tuple(
         ),
         columns=axis(["add", "sub", "mul", "div"], others=False),
         models="rows",
+        board=True,
         measures=RATE,
         selection=Selection(step="last"),
         solved_below=SOLVED,

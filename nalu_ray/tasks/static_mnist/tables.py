@@ -79,6 +79,7 @@ def _table(
         layout="columns",
         selection=RULE,
         solved_like=solved_like,
+        board=solved_like is not None,
         words=WORDS,
         problem=PROBLEM,
     )
