@@ -464,7 +464,8 @@ def test_digits_are_counted_image_by_image(tmp_path: Path) -> None:
         assert np.abs(values - targets).max() < 0.5
         with Image.open(io.BytesIO(base64.b64decode(series["png"]))) as image:
             assert image.size == (20 * 28, 28)
-    assert replays.html(shown).count('<img class="strip"') == replay.SERIES
+    strip = '<img class="strip" alt="20 images from left to right"'
+    assert replays.html(shown).count(strip) == replay.SERIES
 
 
 @pytest.mark.slow
