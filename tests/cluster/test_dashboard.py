@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from nalu_ray.sweep.ray import login
 from tests.conftest import PYTHONPATH
 
 from .commands import until
@@ -29,6 +30,8 @@ RAY = str(Path(sys.executable).with_name("ray"))
 LINE = "static layer=nac,nalu op=mul steps=1000000 seeds=10 --seeds-per-trial 10"
 NAMES = ("static nac mul lr=0.2 seeds 0-9", "static nalu mul lr=0.2 seeds 0-9")
 WAIT = 240_000
+MANY = "static layer=nac op=add steps=2000 seeds=72 --seeds-per-trial 1"
+MORE_THAN_A_PAGE = 12  # rows of the dashboard's tables: ten
 
 
 @contextmanager
@@ -77,16 +80,27 @@ def environment(token: str) -> dict[str, str]:
 
 
 @contextmanager
-def browser(address: str, token: str) -> Iterator[Page]:
-    """A browser that was asked for the token and given it."""
+def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
+        started = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
-        page = chromium.new_page(viewport={"width": 1280, "height": 800})
+        yield started
+        started.close()
+
+
+def token_field(page: Page) -> Locator:
+    return page.get_by_placeholder("Enter your authentication token")
+
+
+@contextmanager
+def browser(address: str, token: str) -> Iterator[Page]:
+    """A browser that was asked for the token and given it."""
+    with chromium() as started:
+        page = started.new_page(viewport={"width": 1280, "height": 800})
         page.set_default_timeout(WAIT)
         page.goto(f"{address}/#/jobs")
-        field = page.get_by_placeholder("Enter your authentication token")
+        field = token_field(page)
         field.fill("wrong")
         page.get_by_role("button", name="Submit").click()
         expect(page.get_by_role("alert")).to_be_visible(timeout=WAIT)
@@ -94,7 +108,6 @@ def browser(address: str, token: str) -> Iterator[Page]:
         page.get_by_role("button", name="Submit").click()
         expect(field).to_have_count(0, timeout=WAIT)
         yield page
-        chromium.close()
 
 
 def tasks(address: str, token: str) -> list[dict[str, Any]]:
@@ -113,17 +126,70 @@ def refreshed(page: Page) -> Page:
     return page
 
 
+def submit(address: str, token: str, name: str, line: str, out: Path) -> None:
+    """Submits a sweep as a job."""
+    job = ["job", "submit", "--address", address, "--submission-id", name, "--no-wait", "--"]
+    sweep = ["python", "-m", "nalu_ray.tune", *line.split(), "--address", "auto", "--out", str(out)]
+    # refused while the node's agent is not up yet
+    until(
+        lambda: (
+            subprocess.run([RAY, *job, *sweep], env=environment(token), check=False).returncode == 0
+        )
+    )
+
+
+def test_one_of_many_trials_is_found_by_its_name_and_by_its_state(tmp_path: Path) -> None:
+    """The link of a local sweep signs in; a trial is found without turning a page of 72 trials."""
+    require({"/usr/bin/chromium": "chromium"})
+    token = secrets.token_hex(16)
+    with ray_with_token(token) as address, chromium() as started:
+        submit(address, token, "static-72", MANY, tmp_path / "results")
+        with login.link(f"{address}/#/jobs/static-72", token) as link:
+            page = started.new_page(viewport={"width": 1280, "height": 800})
+            page.set_default_timeout(WAIT)
+            page.goto(link)
+            expect(page.get_by_text("RUNNING").first).to_be_visible(timeout=WAIT)
+            expect(token_field(page)).to_have_count(0)
+            stranger = started.new_context().new_page()  # the link has been used
+            stranger.set_default_timeout(WAIT)
+            stranger.goto(link)
+            expect(token_field(stranger)).to_be_visible(timeout=WAIT)
+            stranger.close()
+
+        for finished in (0, MORE_THAN_A_PAGE):
+            until(lambda n=finished: len(of_state("FINISHED", address, token)) >= n, 600)
+            page.goto(f"{address}/#/jobs/static-72")
+            page.reload()
+            page.get_by_role("heading", name="Task Table").click()
+            until(lambda: of_state("RUNNING", address, token))
+            (name, *_) = of_state("RUNNING", address, token) + of_state("FINISHED", address, token)
+            page.get_by_label("Name", exact=True).first.fill(name)
+            expect(page.locator("tr", has_text=name).first).to_be_visible(timeout=WAIT)
+            page.get_by_label("Name", exact=True).first.fill("")
+            page.get_by_label("State", exact=True).first.fill("RUNNING")
+            until(lambda: shown_and_running(page, address, token), 300)
+
+
+def shown_and_running(page: Page, address: str, token: str) -> bool:
+    """Whether a trial that runs has a row on the first page of the running tasks."""
+    shown = page.locator("tr", has_text="static nac add lr=").all_inner_texts()
+    return any(name in text for name in of_state("RUNNING", address, token) for text in shown)
+
+
+def of_state(state: str, address: str, token: str) -> list[str]:
+    """The names of the trials in a state."""
+    return [
+        task["name"]
+        for task in tasks(address, token)
+        if task["state"] == state and task["name"].startswith("static nac add")
+    ]
+
+
 def test_a_sweep_in_the_browser(tmp_path: Path) -> None:
     require({"/usr/bin/chromium": "chromium"})
     token = secrets.token_hex(16)
     with ray_with_token(token) as address, browser(address, token) as page:
-        submit = ["job", "submit", "--address", address, "--submission-id", "static-1", "--no-wait"]
-        out = ["--address", "auto", "--out", str(tmp_path / "results")]
-        submitted = [RAY, *submit, "--", "python", "-m", "nalu_ray.tune", *LINE.split(), *out]
-        # refused while the node's agent is not up yet
-        until(
-            lambda: subprocess.run(submitted, env=environment(token), check=False).returncode == 0
-        )
+        submit(address, token, "static-1", LINE, tmp_path / "results")
 
         page.goto(f"{address}/#/jobs")
         expect(page.get_by_text("static-1").first).to_be_visible(timeout=WAIT)

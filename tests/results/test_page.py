@@ -464,7 +464,8 @@ def test_digits_are_counted_image_by_image(tmp_path: Path) -> None:
         assert np.abs(values - targets).max() < 0.5
         with Image.open(io.BytesIO(base64.b64decode(series["png"]))) as image:
             assert image.size == (20 * 28, 28)
-    assert replays.html(shown).count('<img class="strip"') == replay.SERIES
+    strip = '<img class="strip" alt="20 images from left to right"'
+    assert replays.html(shown).count(strip) == replay.SERIES
 
 
 @pytest.mark.slow
@@ -623,6 +624,45 @@ def test_in_chromium(text: str, tmp_path: Path) -> None:
         _fits_a_phone(shown)
         browser.close()
     assert [item for item in wrong if not item.startswith("data:")] == []
+
+
+@pytest.mark.browser
+def test_an_agent_moves_in_chromium(tmp_path: Path) -> None:
+    api = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("needs Chromium")
+    # four moments: the agent goes right and then down
+    moments = [[0, 0, "t = 0"], [0, 1, "t = 1"], [0, 2, "t = 2"], [1, 2, "t = 3: exact"]]
+    episode = {
+        "variant": "nac_core", "algorithm": "impala", "instruction": 3, "outcome": "exact",
+        "walls": [[0, 0, 0], [0, 0, 0]], "target": [1, 2], "moments": moments,
+    }  # fmt: skip
+    chapter = page.Chapter(task="gridworld", title="Gridworld", shown={"episodes": [episode]})
+    file = tmp_path / "report.html"
+    file.write_text(page.page([chapter]), encoding="utf-8")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        shown = browser.new_context(reduced_motion="reduce").new_page()
+        shown.set_default_timeout(60_000)
+        shown.goto(file.as_uri())
+
+        def place() -> tuple[str, str, str]:
+            agent = shown.locator(".show .agent")
+            x, y = (agent.get_attribute(name) or "" for name in "xy")
+            return x, y, shown.locator(".show output").inner_text()
+
+        shown.wait_for_timeout(1000)
+        assert place() == ("0.15", "0.15", "t = 0")  # nothing moves unasked
+        shown.get_by_role("slider", name="time, nac_core impala, T = 3").fill("2")
+        assert place() == ("2.15", "0.15", "t = 2")
+        shown.get_by_role("button", name="Play").click()
+        shown.get_by_text("t = 3: exact").wait_for()
+        assert place() == ("2.15", "1.15", "t = 3: exact")
+        shown.get_by_role("button", name="Play").click()  # from the start, as it was at its end
+        shown.get_by_text("t = 1", exact=True).wait_for()
+        shown.get_by_text("t = 3: exact").wait_for()
+        browser.close()
 
 
 def _sorts(shown: Any) -> None:

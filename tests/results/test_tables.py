@@ -27,6 +27,8 @@ from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.formats import FORMATS, latex, markdown, tidy
 from nalu_ray.results.output.formats import html as to_html
 from nalu_ray.results.output.grid import arrange, spread, statistics
+from nalu_ray.results.output.notebook import frame as of_frame
+from nalu_ray.results.output.page.tables import figure as page_figure
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec
 from tests.results.samples import (
@@ -627,6 +629,38 @@ def test_the_same_cells_in_every_format(full: dict[str, Table], name: str) -> No
     assert len(lines) == len(table.cells) == len(wanted)
     found = [(x["text"], x["published_text"], x["bold"] == "True") for x in lines]
     assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("name", ["table_5", "table_6", "table_7"])
+def test_terminal_page_and_data_frame_have_the_cells_of_the_files(
+    full: dict[str, Table], name: str
+) -> None:
+    table = full[name]
+    grid = arrange(table)
+    console = Console(file=io.StringIO(), width=1000, highlight=False)
+    show(table, console)
+    printed = [line.split() for line in console.file.getvalue().splitlines()]
+    for line in (line for section in grid.sections for line in section.lines):
+        cells = [c.text + (f" ({c.published.text})" if c.published else "") for c in line.cells]
+        assert " ".join([*line.labels, *cells]).split() in printed
+
+    page = re.findall(
+        r'<span class="ours">(<b>)?([^<]*)(?:</b>)?</span>'
+        r'(?:<span class="published">\(([^<]*)\)</span>)?',
+        page_figure(table).partition("</table>")[0],
+    )
+    found = [
+        (html.unescape(ours), html.unescape(theirs), bool(bold)) for bold, ours, theirs in page
+    ]
+    assert found == expected(table)
+
+    data = of_frame(table)
+    with_seeds = {place: cell for place, cell in table.cells.items() if cell.n}
+    assert len(data) == len(with_seeds) > 10
+    for cell, line in zip(with_seeds.values(), data.itertuples(), strict=True):
+        theirs = cell.published.text if cell.published else ""
+        assert (line.printed, line.published_text, line.ours) == (cell.text, theirs, cell.value)
+        assert line.median == cell.median or pd.isna(line.median)
 
 
 def test_csv_keeps_every_field_in_full(full: dict[str, Table]) -> None:

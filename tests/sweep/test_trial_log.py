@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +16,8 @@ from nalu_ray.sweep.ray import gauges
 from nalu_ray.sweep.ray.gauges import Gauges
 from nalu_ray.sweep.ray.trial_log import TrialLog
 from nalu_ray.sweep.ray.worker import Slot
+
+GRAFANA = Path(__file__).parents[2] / "cluster" / "grafana.json"
 
 
 @pytest.fixture
@@ -117,6 +122,34 @@ def test_gauges_count_trials_and_keep_the_best_error_per_cell(
     shown.on_trial_error(0, [], second)
     assert count() == [1, 0, 1, 1]
     assert values["seed_steps_per_second", "fake", "a"] == 0.0
+
+
+def test_grafana_asks_for_metrics_that_are_exported(
+    fake: Any, spec: TrialSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags: dict[str, set[str]] = {}
+
+    class Declared:
+        def __init__(self, name: str, text: str, keys: tuple[str, ...]) -> None:
+            tags[f"ray_{name}"] = {*keys}
+
+        def set(self, value: float, tags: dict[str, str]) -> None: ...
+
+    monkeypatch.setattr(gauges, "Gauge", Declared)
+    Gauges(fake, [spec])
+    board = json.loads(GRAFANA.read_text(encoding="utf-8"))
+    targets = [target for panel in board["panels"] for target in panel["targets"]]
+    asked = {name for t in targets for name in re.findall(r"\bray_\w+", t["expr"])}
+    assert asked == {*tags}
+    for target in targets:
+        (name,) = re.findall(r"\bray_\w+", target["expr"])
+        text = target["expr"] + target["legendFormat"]
+        labels = re.findall(r"(\w+)=~|by \((\w+)\)|\{\{(\w+)\}\}", text)
+        assert {label for found in labels for label in found if label} <= tags[name]
+    listed = [v["query"]["query"] for v in board["templating"]["list"] if v["type"] == "query"]
+    for query in listed:
+        ((name, label),) = re.findall(r"^label_values\((\w+), (\w+)\)$", query)
+        assert label in tags[name]
 
 
 def test_series_do_not_grow_with_trials_or_cells(

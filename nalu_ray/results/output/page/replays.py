@@ -86,7 +86,7 @@ def _series(series: Mapping[str, Any]) -> str:
         points = [(frame.x(i), frame.y(row[index])) for i, row in enumerate(values)]
         parts.append(f'<path class="line {style}" d="{path(points)}"/>')
     source = f"data:image/png;base64,{escape(series['png'])}"
-    strip = f'<img class="strip" alt="the images" src="{source}">'
+    strip = f'<img class="strip" alt="{count} images from left to right" src="{source}">'
     ends = zip(names, values[-1], targets[-1], strict=True)
     last = ", ".join(f"{name} {short(value)} ({target:g})" for name, value, target in ends)
     return f"<div>{strip}{_panel('', f'after the last image: {last}', parts)}</div>"
