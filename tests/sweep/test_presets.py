@@ -17,7 +17,6 @@ from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.sweep.presets import (
     Point,
     Preset,
-    Resources,
     expand,
     load_sweep,
     parse_seeds,
