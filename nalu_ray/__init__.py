@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         RealNPU,
     )
 
-__version__ = "0.7.0"
+__version__ = "0.8.0"
 
 _FROM_API = ("Results", "list_tasks", "load_results", "published", "run", "train")
 __all__ = [
