@@ -30,6 +30,7 @@ from nalu_ray.errors import ConfigError, did_you_mean
 from nalu_ray.results.analysis import costs
 from nalu_ray.results.analysis.groups import SMOKE
 from nalu_ray.results.analysis.selection import observe, runs_of
+from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output import reproduction
 from nalu_ray.results.output.formats import markdown
 from nalu_ray.results.output.save import Stored
@@ -198,8 +199,15 @@ def tables(task: str, rows: Path = ROWS) -> dict[str, str]:
 
 
 def _tables(stored: Stored, manifests: Manifests) -> dict[str, str]:
-    about = measured(manifests)
-    return {name: f"\n{text}\n{about}\n\n" for name, text in _texts(stored).items()}
+    about = {
+        _name(stored, table): measured(_of_preset(manifests, table)) for table in stored.tables
+    }
+    return {name: f"\n{text}\n{about[name]}\n\n" for name, text in _texts(stored).items()}
+
+
+def _of_preset(manifests: Manifests, table: Table) -> Manifests:
+    preset = table.sweep.preset if table.sweep else ""
+    return [each for each in manifests if each["spec"].get("preset") == preset] or manifests
 
 
 def _verdicts(kept: Iterable[Stored]) -> str:
@@ -221,14 +229,15 @@ def _stored(store: Store, task: str) -> Stored:
 
 
 def _texts(stored: Stored) -> dict[str, str]:
-    return {
-        f"{stored.specs.task} {table.spec.name} {table.label}".rstrip(): markdown(table, brief=True)
-        for table in stored.tables
-    }
+    return {_name(stored, table): markdown(table, brief=True) for table in stored.tables}
+
+
+def _name(stored: Stored, table: Table) -> str:
+    return f"{stored.specs.task} {table.spec.name} {table.label}".rstrip()
 
 
 def measured(manifests: Manifests) -> str:
-    """Returns a sentence on the versions, the processors and the time behind a task's rows."""
+    """Returns a sentence on the versions, the processors and the time behind rows."""
 
     def all_of(*path: str) -> str:
         values: set[str] = set()

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from nalu_ray import __version__
+
 HERE = Path(__file__).resolve().parents[1]
 # the user's git settings; other variables may name another repository
 KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
@@ -26,7 +28,12 @@ def provenance() -> dict[str, Any]:
     """
     source = checkout(HERE)
     return {
-        "versions": {"python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            **{package: _version(package) for package in PACKAGES},
+            # the code that runs, which an editable installation may have passed
+            "nalu-ray": __version__,
+        },
         "commit": source.commit,
         "dirty": source.dirty,
         "no_commit": source.reason,
