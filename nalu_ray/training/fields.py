@@ -19,7 +19,8 @@ from nalu_ray.errors import did_you_mean, shown
 from nalu_ray.input.values import Named, ValueReader, reason, scalar
 from nalu_ray.task import Setting, added
 from nalu_ray.training import penalty_terms, redraw, updates
-from nalu_ray.training.optimisers import OptimiserName, ScheduleName
+from nalu_ray.training.learning_rate import ScheduleName
+from nalu_ray.training.optimisers import OptimiserName
 from nalu_ray.training.recording import Engine
 
 SINCE = "0.3.0"

@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules by name, on one stacked tensor.
+"""Optimisers by name, on one stacked tensor.
 
 Adam, RMSprop and SGD act on each number separately, so a single optimiser of torch on the stacked
 parameters equals one optimiser per seed.
@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer, RMSprop
-from torch.optim.lr_scheduler import LambdaLR
 
 from nalu_ray.training.muon import Muon
 
 OptimiserName = Literal["adam", "rmsprop", "sgd", "muon"]
-ScheduleName = Literal["constant", "cosine", "linear"]
 
 
 def optimiser(
@@ -108,25 +105,3 @@ def largest_gradient(name: OptimiserName, dtype: torch.dtype) -> float:
     """
     largest: float = torch.finfo(dtype).max
     return largest if name == "sgd" else math.sqrt(largest)
-
-
-def schedule(
-    name: ScheduleName, optimizer: Optimizer, steps: int, end: float, warmup: int = 0
-) -> LambdaLR:
-    """Returns a schedule that multiplies the optimiser's rate by :func:`factor` at each step."""
-    return LambdaLR(optimizer, partial(factor, name=name, steps=steps, end=end, warmup=warmup))
-
-
-def factor(step: int, name: ScheduleName, steps: int, end: float, warmup: int) -> float:
-    """Returns the learning rate at a step, as a fraction of the peak.
-
-    It rises linearly over the first ``warmup`` steps, then falls along a line or half a cosine to
-    ``end`` at ``steps``, or stays.
-    """
-    if step < warmup:
-        return (step + 1) / warmup
-    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
-    if name == "constant":
-        return 1.0
-    left = 1 - progress if name == "linear" else (1 + math.cos(math.pi * progress)) / 2
-    return end + (1 - end) * left

@@ -20,9 +20,10 @@ from nalu_ray.training.best_networks import Keeper
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.freezing import freezer
 from nalu_ray.training.gradients import clip_rows
+from nalu_ray.training.learning_rate import schedule
 from nalu_ray.training.members import measured
 from nalu_ray.training.metrics import mean_squared_error
-from nalu_ray.training.optimisers import largest_gradient, optimiser, schedule
+from nalu_ray.training.optimisers import largest_gradient, optimiser
 from nalu_ray.training.redraw import Redraw, parse_rule
 from nalu_ray.training.rehearsal import check_network, rehearse, step_parts
 from nalu_ray.training.replicas import Replicas, Tensors

@@ -657,11 +657,11 @@ def test_an_agent_moves_in_chromium(tmp_path: Path) -> None:
         shown.get_by_role("slider", name="time, nac_core impala, T = 3").fill("2")
         assert place() == ("2.15", "0.15", "t = 2")
         shown.get_by_role("button", name="Play").click()
-        shown.get_by_text("t = 3: exact").wait_for()
+        shown.locator(".show output", has_text="t = 3: exact").wait_for()
         assert place() == ("2.15", "1.15", "t = 3: exact")
         shown.get_by_role("button", name="Play").click()  # from the start, as it was at its end
-        shown.get_by_text("t = 1", exact=True).wait_for()
-        shown.get_by_text("t = 3: exact").wait_for()
+        shown.locator(".show output", has_text="t = 1").wait_for()
+        shown.locator(".show output", has_text="t = 3: exact").wait_for()
         browser.close()
 
 

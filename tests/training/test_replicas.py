@@ -11,7 +11,8 @@ from torch import nn
 from torch.func import functional_call
 
 from nalu_ray import layers
-from nalu_ray.training.optimisers import factor, optimiser, schedule
+from nalu_ray.training.learning_rate import factor, schedule
+from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.replicas import ROW_MULTIPLE, Replicas
 from tests import distinct
 
