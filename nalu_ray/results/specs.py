@@ -195,8 +195,10 @@ class TableSpec(_Spec):
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold"
     )
-    doubtful: tuple[tuple[str, str], ...] = Field(
-        (), description="row and printed column of published values that are marked"
+    doubtful: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description="row and printed column of published values that are marked; a third name is "
+        "the measure, if the others of the cell are not",
     )
     doubt: str = Field("", description="what the mark means")
     paired_with: str | None = Field(

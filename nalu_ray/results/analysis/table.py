@@ -276,7 +276,8 @@ def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | 
     text, measure = printed.text, spec.measures[key]
     if measure.published_scale != 1:
         text += f"; {number(printed.value * measure.published_scale, measure.format)}"
-    doubted = (base_key(row), base_key(column) or key) in spec.doubtful
+    place = (base_key(row), base_key(column) or key)
+    doubted = place in spec.doubtful or (*place, key) in spec.doubtful
     return replace(printed, text=text + DOUBTED * doubted)
 
 
