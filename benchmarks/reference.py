@@ -46,7 +46,7 @@ from nalu_ray.results.store.rows import (
     setting_fields,
 )
 from nalu_ray.results.store.store import Store
-from nalu_ray.sweep.deviations import members
+from nalu_ray.sweep.deviations import members, searched
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROWS = DOCS / "rows"
@@ -98,7 +98,8 @@ def add(source: Path, task: str, rows: Path = ROWS) -> str:
 def specs_of(task: str) -> TaskSpecs:
     """Returns a task's tables and presets as the code has them today."""
     found = registry.task(task)
-    return found.specs().model_copy(update={"presets": members(found)})
+    beside = {"presets": members(found), "searched": searched(found)}
+    return found.specs().model_copy(update=beside)
 
 
 def thinned(frame: pd.DataFrame, specs: TaskSpecs) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from nalu_ray.results.store import states
 from nalu_ray.sweep import gpu_sharing
 from nalu_ray.sweep.block_size import size
 from nalu_ray.sweep.code_digest import numbers_digest
-from nalu_ray.sweep.deviations import changes, members, question
+from nalu_ray.sweep.deviations import changes, members, question, searched
 from nalu_ray.sweep.dispatch import TrialSpec, state_key
 from nalu_ray.sweep.local import run_local
 from nalu_ray.sweep.machine import Capacity, this_machine
@@ -70,7 +70,11 @@ def execute(request: TuneRequest, console: Console) -> Execution:
         StoppedError, StoreError: rows cannot be written or read, or Ray is lost.
     """
     specs = request.task.specs()
-    beside = {"presets": members(request.task), "question": question(request.task)}
+    beside = {
+        "presets": members(request.task),
+        "question": question(request.task),
+        "searched": searched(request.task),
+    }
     request.store.write_specs(specs.model_copy(update=beside))
     with contextlib.ExitStack() as stack:
         capacity, session = _expected(request), None

@@ -30,6 +30,19 @@ BUDGET = (
 )
 """Fields that say how long training was and on how much data a number was measured."""
 
+RECIPE = (
+    "hidden",
+    "features",
+    "optimiser",
+    "lr",
+    "lr_factor",
+    "nac_lr_factor",
+    "adam_eps",
+    "penalty",
+    "sparsity",
+)
+"""Fields that say how a model was trained, beside its budget: a caption says where they differ."""
+
 SUCCESS = ("rate", "solved_at")
 """Statistics of the seeds that solved."""
 
@@ -182,8 +195,10 @@ class TableSpec(_Spec):
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold"
     )
-    doubtful: tuple[tuple[str, str], ...] = Field(
-        (), description="row and printed column of published values that are marked"
+    doubtful: tuple[tuple[str, ...], ...] = Field(
+        (),
+        description="row and printed column of published values that are marked; a third name is "
+        "the measure, if the others of the cell are not",
     )
     doubt: str = Field("", description="what the mark means")
     paired_with: str | None = Field(
@@ -329,6 +344,9 @@ class TaskSpecs(_Spec):
     question: str = Field("", description="what the experiment asks, one sentence")
     tables: tuple[TableSpec, ...] = ()
     figures: tuple[FigureSpec, ...] = ()
+    searched: dict[str, str] = Field(
+        {}, description="preset -> whose recipes were chosen among several, a sentence of captions"
+    )
     axes: tuple[str, ...] = Field((), description="setting fields that name a trial, in order")
     fields: dict[str, Column] = Field(
         {}, description="setting fields -> type of their column, the same in every file"

@@ -74,6 +74,11 @@ def question(task: Task[Any]) -> str:
         return ""
 
 
+def searched(task: Task[Any]) -> dict[str, str]:
+    """Returns what each shipped preset says of whose recipes were chosen among several."""
+    return {name: preset.searched for name, preset in _shipped(task).items() if preset.searched}
+
+
 def _shipped(task: Task[Any]) -> dict[str, Preset]:
     try:
         return {str(name): preset for name, preset in sweep_of(task).presets.items()}

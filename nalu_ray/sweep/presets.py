@@ -60,6 +60,7 @@ class Preset(StrictModel):
     """One sweep: the product of the axes, with values and seeds.
 
     Attributes:
+        searched: whose recipes were chosen among several, in one sentence; captions print it.
         recipes: overrides that come before the others and may name values that no point has, such
             as units that the axes leave out and the command line names.
         changes: axes of ``key=value`` words; they take precedence over everything else.
@@ -70,6 +71,7 @@ class Preset(StrictModel):
     """
 
     about: str = ""
+    searched: str = ""
     axes: dict[str, list[Any]] = Field({})
     set: dict[str, Any] = Field({})
     seeds: Seeds = 1

@@ -29,6 +29,7 @@ def tables(
     reference_by: tuple[str, ...],
     data: str,
     words: Mapping[str, Mapping[str, str]] | None = None,
+    misprints: Iterable[Mapping[str, Any]] = ({}, {}),
     **common: Any,
 ) -> tuple[TableSpec, ...]:
     """Returns the table of relative errors, its half of Table 1, and the table of raw errors.
@@ -44,11 +45,13 @@ def tables(
         reference_by: setting's fields that the untrained network depends on.
         data: last sentence of the captions.
         words: of the last caption.
+        misprints: ``doubtful`` and ``doubt`` of the first table and of the half of Table 1.
         common: further fields of all three tables.
     """
     title = half.capitalize()
     relative = f"mean squared error relative to {untrained}. {data}"
     common |= {"solved_below": "solved_mse"}
+    own, in_summary = misprints
     return (
         TableSpec(
             name=half,
@@ -56,6 +59,7 @@ def tables(
             caption=f"{title} arithmetic: {relative}",
             measures=RELATIVE,
             **across,
+            **own,
             **common,
         ),
         TableSpec(
@@ -65,6 +69,7 @@ def tables(
             rows=axis(get_args(StaticOperation), others=False),
             columns=summary,
             measures=RELATIVE,
+            **in_summary,
             **common,
         ),
         TableSpec(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 VARIANTS = Axis(
     field="variant",
     labels={"lstm": "LSTM", "lstm_nac": "LSTM + NAC", "nac_core": "NAC counters (ours)"},
+    given={
+        "nac_core": "a latch that keeps T; the counters' form and start; a bank of tanh units",
+    },
 )
 ALGORITHMS = Axis(field="algorithm", labels={"a3c": "A3C", "impala": "IMPALA"})
 PROBLEM = (

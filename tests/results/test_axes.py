@@ -7,6 +7,10 @@ import pandas as pd
 from nalu_ray.results.analysis.axes import Heading, axis_column, headings
 from nalu_ray.results.specs import Axis
 from nalu_ray.tasks._recurrent_models import MODELS
+from nalu_ray.tasks.gridworld import VARIANTS
+from nalu_ray.tasks.language import MODELS as MODELS_OF_LANGUAGE
+from nalu_ray.tasks.program import MODELS as PROGRAM
+from nalu_ray.tasks.recurrent import GATED
 
 
 def frame(**columns: list[object]) -> pd.DataFrame:
@@ -59,3 +63,19 @@ def test_the_controls_are_last() -> None:
         "sum (control)",
         "RNN, identity (control)",
     ]
+
+
+def test_what_is_given_by_hand_is_named_in_every_task() -> None:
+    language = MODELS_OF_LANGUAGE
+    settings = frame(head=["none", "nalu", "nac", "nalu"], memory_init=[None, 110.0, 3.0, None])
+    keys = axis_column(settings, language)
+    assert keys.tolist() == ["none", "nalu@memory_init", "nac@memory_init<20", "nalu"]
+    assert [language.given.get(key, "") for key in keys] == ["", "the recurrence", "a start", ""]
+    labels = {heading.key: heading.label for heading in headings(language, keys)}
+    assert labels["nalu@memory_init"] == "LSTM + NALU, memory given"
+    assert labels["nac@memory_init<20"] == "LSTM + NAC, identity start"
+    assert GATED.given["nalu"] == "a gate that starts open"
+    assert GATED.given["nalu@memory_init<20"].endswith("and a gate that starts open")
+    assert "nalu" not in MODELS.given  # the other tasks' gates start elsewhere
+    assert "comparisons" in PROGRAM.given["nalu_lstm"]
+    assert "latch" in VARIANTS.given["nac_core"]

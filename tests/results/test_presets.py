@@ -287,6 +287,41 @@ def test_budgets_by_problem_and_by_cell() -> None:
     assert "steps 5 (NAC), none (all others)." in whole(build(SPEC, missing))
 
 
+# -- recipes -------------------------------------------------------------------------------------
+
+
+def test_how_cells_were_trained_otherwise_stands_in_the_caption() -> None:
+    fast = {"lr": 0.2, "optimiser": "adam", "adam_eps": 1e-30, "penalty": "sparsity:10"}
+    slow = {"lr": 0.01, "optimiser": "adam", "adam_eps": 1e-8, "penalty": None}
+    rows = frame(
+        stored(LAPTOP, "nac", 1.0, **fast),
+        stored(LAPTOP, "nalu", 1.0, **fast),
+        *(stored(LAPTOP, layer, 1.0, **slow) for layer in ("relu6", "tanh", "elu")),
+    )
+    (table,) = build_each(SPEC, rows)
+    units = "(NAC, NALU)"
+    wanted = (
+        f"Recipes differ: lr 0.2 {units}, 0.01 (all others); adam_eps 1e-30 {units}, 1e-08 (all "
+        f"others); penalty sparsity:10 {units}, none (all others)."
+    )
+    assert wanted in whole(table)
+    (alike,) = build_each(SPEC, rows[rows["lr"] == 0.01])
+    assert "Recipes differ" not in whole(alike)
+    by_rate = SPEC.model_copy(update={"columns": Axis(field="lr")})
+    (rates,) = build_each(by_rate, rows)
+    assert "lr 0.2 (" not in whole(rates)  # the columns say it
+
+
+def test_a_preset_says_whose_recipes_were_chosen_among_several() -> None:
+    said = "The recipe of the NAC was chosen among several."
+    specs = TaskSpecs(task="t", title="T", tables=(SPEC,), searched={"laptop": said})
+    rows = frame(stored(LAPTOP, "nac", 1.0), stored(SMOKE, "relu6", 1.0))
+    laptop, smoke = Stored(specs, rows).tables
+    assert said in captions(laptop)
+    assert said not in captions(smoke)
+    assert TaskSpecs.read(specs.model_dump_json().encode()) == specs
+
+
 # -- references ----------------------------------------------------------------------------------
 
 

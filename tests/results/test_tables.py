@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from rich.console import Console
 
+from nalu_ray import registry
 from nalu_ray.results import published
 from nalu_ray.results.analysis.cells import number
 from nalu_ray.results.analysis.statistics import success_rate
-from nalu_ray.results.analysis.table import Table, TableCell, build
+from nalu_ray.results.analysis.table import Table, TableCell, build, printed_place
 from nalu_ray.results.analysis.text import stored
 from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.formats import FORMATS, latex, markdown, tidy
@@ -429,6 +430,29 @@ def test_marks_of_a_table_with_a_column_axis_are_of_its_columns() -> None:
     cells = build(marked, two_settings()).cells
     found = [p for p, cell in cells.items() if cell.published and "‡" in cell.published.text]
     assert found == [("add", "nac", "interpolation"), ("add", "nac", "extrapolation")]
+
+
+def test_a_mark_may_be_of_one_measure() -> None:
+    one = (("add", "nac", "interpolation"),)
+    marked = TABLE_7.model_copy(update={"doubtful": one, "doubt": "why"})
+    cells = build(marked, two_settings()).cells
+    found = [p for p, cell in cells.items() if cell.published and "‡" in cell.published.text]
+    assert found == [("add", "nac", "interpolation")]
+
+
+@pytest.mark.parametrize(
+    ("task", "number", "printed"),
+    [("static", 7, {"31.6", "24.2"}), ("recurrent", 1, {"863.5"}), ("static", 1, set())],
+)
+def test_misprints_of_the_paper_are_marked(task: str, number: int, printed: set[str]) -> None:
+    (spec,) = [t for t in registry.task(task).specs().tables if t.number == number]
+    marked = {
+        found.text
+        for row, column, split in spec.doubtful
+        for found in [published.lookup(number, *printed_place(spec, row, column, split))]
+        if found
+    }
+    assert marked == printed
 
 
 @pytest.mark.parametrize("half", [{"doubtful": (("add", "nac"),)}, {"doubt": "why"}])

@@ -70,6 +70,7 @@ def test_the_rows_of_a_command_say_it(tmp_path: Path, capsys: pytest.CaptureFixt
     assert set(settings.loc["smoke", "changes"]) == {"{}"}
     text = " ".join(capsys.readouterr().out.split())
     assert "Preset: laptop with batch=16 evaluations=2 steps=40 test_size=20." in text
+    assert "The recipes of NAC, NALU and NAC+NALU were chosen among several" in text
     assert "Preset: smoke" not in text
     assert "Also stored, not shown: smoke. Show all: python -m nalu_ray.report static" in text
     names = {path.name for path in Path(out, "report", "static").iterdir()}

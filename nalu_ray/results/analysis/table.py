@@ -26,7 +26,7 @@ from nalu_ray.results.analysis.references import REFERENCES, metric_of, referenc
 from nalu_ray.results.analysis.selection import logged_rows, observe, references, runs_of
 from nalu_ray.results.analysis.text import Budget, budget_sentence, budgets, filled
 from nalu_ray.results.published import Published
-from nalu_ray.results.specs import SUCCESS, TableSpec
+from nalu_ray.results.specs import RECIPE, SUCCESS, TableSpec
 from nalu_ray.results.store.rows import COMPLETED, OUTCOME, RUN
 
 DOUBTED = "‡"  # after a published value
@@ -44,6 +44,8 @@ class Table:
         problem: its data, if rows of several problems are stored.
         sweep: the preset of its rows, if they were split by preset.
         budgets: a sentence on fields of the budget in which its cells differ; empty if none does.
+        recipes: a sentence on how its cells were trained otherwise; empty if all were alike.
+        searched: a sentence on whose recipes were chosen among several; empty if nothing is said.
         reference: label of its random model, ``hidden=2``; empty if the table has none.
         not_run: rows and columns that are not shown, ``2 rows, 1 column``; empty if all are.
         only: the filter that hides stored rows, ``layer=nac seeds=0-4``; empty if none does.
@@ -56,6 +58,8 @@ class Table:
     problem: str = ""
     sweep: Sweep | None = None
     budgets: str = ""
+    recipes: str = ""
+    searched: str = ""
     reference: str = ""
     not_run: str = ""
     only: str = ""
@@ -107,7 +111,12 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
     cells = _measured_cells(spec, frame, settings, down, across)
     if spec.paired_with is not None:
         cells = _with_differences(spec, rows, cells)
-    sentence = budget_sentence(_budgets(spec, settings, cells, down, across))
+    spent = _spent(spec, settings, cells, (down, across), spec.budget)
+    seen = budget_sentence([_with_seeds(item, n) for item, n in spent])
+    axes = {axis.field for axis in (spec.rows, spec.columns) if axis}
+    fields = [name for name in RECIPE if name not in axes]
+    trained = _spent(spec, settings, cells, (down, across), fields)
+    otherwise = budget_sentence([item for item, _ in trained], "Recipes")
     by_column = spec.compared == "columns"
     problem, asked = (_ROW, down) if by_column else (_COLUMN, across)
     models, label = reference_models(spec, frame, settings, problem, asked)
@@ -118,7 +127,8 @@ def build(spec: TableSpec, rows: pd.DataFrame) -> Table:
         }
     down, across = (down, (*models, *across)) if by_column else ((*models, *down), across)
     cells = {place: replace(c, published=_published(spec, *place)) for place, c in cells.items()}
-    return Table(spec, down, across, _with_bold(spec, cells), budgets=sentence, reference=label)
+    marked = _with_bold(spec, cells)
+    return Table(spec, down, across, marked, budgets=seen, recipes=otherwise, reference=label)
 
 
 def _kept(spec: TableSpec, rows: pd.DataFrame) -> pd.DataFrame:
@@ -208,15 +218,16 @@ def _with_differences(
     return filled_cells
 
 
-def _budgets(
+def _spent(
     spec: TableSpec,
     settings: pd.DataFrame,
     cells: Mapping[Place, TableCell],
-    down: Iterable[Heading],
-    across: Iterable[Heading],
-) -> list[Budget]:
-    """Returns the seeds and the budget of each cell that was run."""
-    known = budgets(settings, spec.budget)
+    axes: tuple[Iterable[Heading], Iterable[Heading]],
+    fields: Iterable[str],
+) -> list[tuple[Budget, int]]:
+    """Returns the values of fields, and the number of seeds, of each cell that was run."""
+    known = budgets(settings, fields)
+    down, across = axes
     spent = []
     for row in down:
         for column in across:
@@ -226,9 +237,12 @@ def _budgets(
             for key in spec.measures:
                 cell = cells[row.key, column.key, key]
                 if cell.setting_id is not None:
-                    values = {**known[cell.setting_id], "seeds": f"{cell.n:,}"}
-                    spent.append(Budget(model, problem, values))
+                    spent.append((Budget(model, problem, known[cell.setting_id]), cell.n))
     return spent
+
+
+def _with_seeds(item: Budget, seeds: int) -> Budget:
+    return replace(item, values={**item.values, "seeds": f"{seeds:,}"})
 
 
 def _problem(spec: TableSpec, row: str, column: str) -> str:
@@ -262,7 +276,8 @@ def _published(spec: TableSpec, row: str, column: str, key: str) -> Published | 
     text, measure = printed.text, spec.measures[key]
     if measure.published_scale != 1:
         text += f"; {number(printed.value * measure.published_scale, measure.format)}"
-    doubted = (base_key(row), base_key(column) or key) in spec.doubtful
+    place = (base_key(row), base_key(column) or key)
+    doubted = place in spec.doubtful or (*place, key) in spec.doubtful
     return replace(printed, text=text + DOUBTED * doubted)
 
 

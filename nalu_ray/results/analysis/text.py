@@ -194,7 +194,7 @@ def _range(field: str, settings: pd.DataFrame) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget that one number was trained and measured with.
+    """The budget or the recipe that one number was trained and measured with.
 
     Attributes:
         model, problem: labels of the model that is compared, and of the problem on which it is
@@ -217,12 +217,17 @@ def budgets(settings: pd.DataFrame, fields: Iterable[str]) -> dict[str, dict[str
     }
 
 
-def budget_sentence(spent: Sequence[Budget]) -> str:
-    """Returns a sentence on the fields that differ and their values; empty if none differs."""
+def budget_sentence(spent: Sequence[Budget], what: str = "Budgets") -> str:
+    """Returns a sentence on the fields that differ and their values; empty if none differs.
+
+    Args:
+        spent: the fields of each number.
+        what: what differs, the sentence's first word.
+    """
     fields = dict.fromkeys(name for item in spent for name in item.values)
     phrases = [_phrase(name, spent) for name in fields]
     differing = "; ".join(phrase for phrase in phrases if phrase)
-    return f"Budgets differ: {differing}." if differing else ""
+    return f"{what} differ: {differing}." if differing else ""
 
 
 def _phrase(name: str, spent: Sequence[Budget]) -> str:

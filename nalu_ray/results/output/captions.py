@@ -48,7 +48,14 @@ def captions(table: Table, marks: bool = True) -> tuple[str, ...]:
             "target for squared errors, the median for absolute ones); median over the seeds of "
             "one setting."
         )
-    more = (_given(table), table.budgets, _tuned(table), _earlier(table))
+    more = (
+        _given(table),
+        table.budgets,
+        table.recipes,
+        table.searched,
+        _tuned(table),
+        _earlier(table),
+    )
     sentences += [text for text in more if text]
     if any(cell.published for cell in table.cells.values()):
         sentences.append(f"In parentheses: {source(table)}.")

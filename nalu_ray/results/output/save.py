@@ -187,11 +187,14 @@ class Stored:
     def tables(self) -> list[Table]:
         """The tables that have a cell with results, one per preset and problem."""
         return [
-            replace(table, only=self._hiding(spec))
+            replace(table, only=self._hiding(spec), searched=self._searched(table))
             for spec in self.specs.tables
             for table in build_each(spec, self._sweeps(spec))
             if _is_shown(table)
         ]
+
+    def _searched(self, table: Table) -> str:
+        return self.specs.searched.get(table.sweep.preset, "") if table.sweep else ""
 
     def _hiding(self, spec: TableSpec) -> str:
         """Returns the filter in words if it hides rows of the presets that are shown."""

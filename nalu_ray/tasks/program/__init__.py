@@ -41,6 +41,7 @@ PROBLEM = ("variant", "nesting", "train_digits", "validation_digits", "test_digi
 MODELS = Axis(
     field="layer",
     labels={"lstm": "LSTM", "ugrnn": "UGRNN", "dnc": "DNC", "nalu_lstm": "NALU (LSTM)"},
+    given={"nalu_lstm": "signs and comparisons of numbers and registers"},
 )
 VARIANTS = Axis(
     field="variant",

@@ -69,6 +69,12 @@ SHOWN: dict[str, Any] = {
 }
 
 
+MISPRINTS = {
+    "doubtful": tuple(("sqrt", layer, "interpolation") for layer in ("tanh", "sigmoid")),
+    "doubt": "not the ratio of the errors of Table 6",
+}
+
+
 class StaticTask(SupervisedTask[StaticSetting]):
     """Section 4.1: static function learning."""
 
@@ -89,6 +95,7 @@ class StaticTask(SupervisedTask[StaticSetting]):
             reference_by=("hidden",),
             data=DATA,
             paper={"inputs": "100"},
+            misprints=(MISPRINTS, {}),
             **SHOWN,
         ),
         *protocols.TABLES,
