@@ -112,8 +112,8 @@ def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
     texts = [in_full(value) for value in settings[spec.swept].astype(object)]
     if spec.x_part is None:
         return settings.assign(**{_X: texts})
-    parts = [dict(enumerate(text.split(":"))).get(spec.x_part) for text in texts]
-    return settings.assign(**{_X: parts}).dropna(subset=[_X])
+    settings[_X] = [dict(enumerate(text.split(":"))).get(spec.x_part) for text in texts]
+    return settings.dropna(subset=[_X])
 
 
 def _curve(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+import torch
 from torch import Tensor, nn
 
 from nalu_ray.results.publication import read
@@ -91,7 +92,7 @@ class NPUSmallTask(SupervisedTask[NPUSmallSetting]):
             f"mae_{name}": mean_over_examples(errors[:, data.rows(split, name), column])
             for column, name in enumerate(data.OPERATIONS)
         }
-        return {"mae": sum(found.values()) / len(found), **found}
+        return {"mae": torch.stack(list(found.values())).mean(0), **found}
 
     def memory(self, setting: NPUSmallSetting, seeds: int) -> int:
         """Counts the evaluation sets, a step's batch with three copies, and activations."""
