@@ -273,6 +273,12 @@ class FigureSpec(_Spec):
     metric: str
     split: str
     x: str = "x"
+    x_part: int | None = Field(
+        None,
+        ge=0,
+        description="of a field whose values have parts between colons, the part along x, from 0: "
+        "1 is the weight of a penalty; a value without it is left out",
+    )
     lines: Axis
     panels: Axis | None = None
     statistic: Literal["mean", "median", "two_sigma", "rate", "solved_at"] = Field(
@@ -294,7 +300,10 @@ class FigureSpec(_Spec):
     )
     x_label: str
     y_label: str
-    log_x: bool = False
+    log_x: bool = Field(
+        False,
+        description="a field's values stand side by side if one of them has no place on a log axis",
+    )
     log_y: bool = False
     select_step: bool = Field(False, description="only the last logged step of each seed (x = 'x')")
     words: dict[str, dict[str, str]] = Field(
@@ -322,6 +331,8 @@ class FigureSpec(_Spec):
             raise ValueError(f"statistic={self.statistic!r}: with x={self.x!r}, one of {choice}")
         if self.statistic in SUCCESS and self.solved_below is None:
             raise ValueError(f"statistic={self.statistic!r}: needs solved_below")
+        if self.x_part is not None and not self.swept:
+            raise ValueError(f"x_part: x={self.x!r} is no field of the setting")
         return self
 
 

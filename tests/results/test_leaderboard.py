@@ -201,6 +201,7 @@ def test_every_protocol_that_compares_units_is_on_the_board() -> None:
     ranges = ("single_module", "mixed_signs", "small_divisors", "benford")
     assert {name: tables for name, tables in shown.items() if tables} == {
         "comparison": {"comparison"},
+        "npu_small": {"npu_small"},
         "recurrent": {"recurrent_mass"},
         "sequential_mnist": {"sequential_sum", "sequential_product"},
         "single_module": {f"{name}{part}" for name in ranges for part in ("", "_cost", "_lr")},

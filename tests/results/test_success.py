@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.figures import draw
 from nalu_ray.results.output.formats import FORMATS
 from nalu_ray.results.output.grid import spread, statistics
+from nalu_ray.results.output.page import charts
 from nalu_ray.results.output.terminal import show
 from nalu_ray.results.publication import Publication, PublishedValue
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, TableSpec
@@ -258,6 +260,49 @@ def test_values_that_are_no_numbers_stand_side_by_side() -> None:
     assert panel.ticks == ("-2:2", "10:20")
     assert list(panel.curves[0].x) == [0, 1]
     assert panel.curves[0].published == ((0, 50),)
+
+
+WEIGHTS = FIGURE.model_copy(
+    update={
+        "x": "penalty",
+        "x_part": 1,
+        "log_x": True,
+        "publication": Publication(
+            source="Somebody (2020)",
+            values=(
+                PublishedValue(row="nau", measure="0", text="90%"),
+                PublishedValue(row="nau", measure="10", text="80%"),
+            ),
+        ),
+    }
+)
+
+
+def test_x_may_be_a_part_of_the_field() -> None:
+    stored = {"l1:10:linear:5:9": [100], "l1:0.1:linear:5:9": [None], None: [100]}
+    (panel,) = swept.panels(WEIGHTS, sized(stored, "penalty"))
+    assert (list(panel.curves[0].x), list(panel.curves[0].middle)) == ([0.1, 10], [0, 100])
+    assert panel.curves[0].published == ((10, 80),)  # 0 is not on a log axis
+    assert draw(WEIGHTS, sized(stored, "penalty")).axes[0].get_xscale() == "log"
+    with pytest.raises(ValidationError, match="x_part: x='step' is no field of the setting"):
+        FigureSpec.model_validate(
+            WEIGHTS.model_dump() | {"x": "step", "statistic": "median", "solved_below": None}
+        )
+
+
+def test_values_stand_side_by_side_if_one_of_them_is_not_on_a_log_axis() -> None:
+    stored = {"l1:10": [100], "l1:0": [None], "l1:1": [100]}
+    rows = sized(stored, "penalty")
+    (panel,) = swept.panels(WEIGHTS, rows)
+    assert panel.ticks == ("0", "1", "10")
+    assert list(panel.curves[0].x) == [0, 1, 2]
+    assert panel.curves[0].published == ((0, 90), (2, 80))
+    (axes,) = draw(WEIGHTS, rows).axes
+    assert axes.get_xscale() == "linear"
+    page = charts.figure(WEIGHTS, (panel,), "")
+    dots = re.findall(r'class="dot[^"]*" cx="([0-9.]+)"', page)
+    first, middle, last = map(float, dots)
+    assert last - middle == pytest.approx(middle - first, abs=0.2)
 
 
 def test_the_median_over_a_field() -> None:

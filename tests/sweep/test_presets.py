@@ -490,7 +490,8 @@ def test_seeds_of_a_file_are_read_as_those_of_the_command_line(
 
 
 @pytest.mark.parametrize(
-    "name", ["comparison", "sequential_mnist", "single_module", "static", "static_mnist"]
+    "name",
+    ["comparison", "npu_small", "sequential_mnist", "single_module", "static", "static_mnist"],
 )
 def test_a_published_protocol_has_a_laptop_preset_of_45_minutes_on_two_cores(name: str) -> None:
     """By the measured time per step and seed that the preset itself declares."""

@@ -215,6 +215,23 @@ def test_each_published_point_of_a_sweep_is_run(preset: str, field: str) -> None
     assert field not in spec.problem
 
 
+def test_the_figure_of_the_penalty_has_a_line_per_unit_over_its_weight() -> None:
+    spec = figure("madsen_by_weight")
+    run = {
+        (setting.layer, setting.op, (setting.penalty or "").split(":")[1])
+        for setting in settings("madsen-penalty")
+    }
+    assert spec.publication is not None
+    assert {value.place for value in spec.publication.values} == run
+    assert len(run) == 18
+    assert {value.row for value in spec.publication.values} <= set(spec.lines.labels)
+    for place, text in {("nau", "add", "10"): "44%", ("nau_nmu", "mul", "0"): "93%"}.items():
+        value = spec.publication.lookup(*place)
+        assert value is not None
+        assert value.text == text
+    assert (spec.swept, spec.x_part, spec.presets) == ("penalty", 1, ("madsen-penalty*",))
+
+
 def test_sizes_of_sections_follow_the_inputs() -> None:
     for setting in settings("madsen-inputs"):
         assert setting.section == setting.inputs // 4

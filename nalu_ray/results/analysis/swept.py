@@ -25,24 +25,29 @@ class Along:
     """The values of the field along x, in order, as texts."""
 
     values: tuple[str, ...]
+    log: bool = False
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Along:
-        """Returns the distinct values, numbers and ranges of numbers in order."""
+    def of(cls, texts: Iterable[str], *, log: bool = False) -> Along:
+        """Returns the distinct values, numbers and ranges of numbers in order; ``log`` is of x."""
         return cls(
-            tuple(sorted(set(texts), key=lambda text: ([*map(_number, text.split(":"))], text)))
+            tuple(sorted(set(texts), key=lambda text: ([*map(_number, text.split(":"))], text))),
+            log,
         )
 
     @cached_property
     def ticks(self) -> tuple[str, ...]:
-        """Returns the values if one is not a number, so that x is their index; else nothing."""
-        return () if all(math.isfinite(_number(text)) for text in self.values) else self.values
+        """Returns the values if one has no place on the axis, so that x is their index."""
+        return () if all(self._is_on_axis(_number(text)) for text in self.values) else self.values
 
     def place(self, text: str) -> float | None:
         """Returns the x of a value; None if it has none."""
         if self.ticks:
             return float(self.values.index(text)) if text in self.values else None
-        return _number(text) if math.isfinite(_number(text)) else None
+        return number if self._is_on_axis(number := _number(text)) else None
+
+    def _is_on_axis(self, number: float) -> bool:
+        return math.isfinite(number) and (number > 0 or not self.log)
 
 
 def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
@@ -56,7 +61,7 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
         Panels in printed order. Of several settings of a point, ``spec.selection`` prefers one.
     """
     settings, point = _settings(spec, rows), _Points(spec, rows)
-    along = Along.of(settings[_X])
+    along = Along.of(settings[_X], log=spec.log_x)
     spent = budgets(settings, [name for name in spec.budget if name != spec.swept])
     across: tuple[Heading, ...] = (Heading("", ""),)
     if spec.panels is not None:
@@ -104,8 +109,11 @@ def _settings(spec: FigureSpec, rows: pd.DataFrame) -> pd.DataFrame:
     settings[_PANEL] = "" if spec.panels is None else axis_column(settings, spec.panels)
     if spec.swept not in settings:
         return settings.assign(**{_X: ""}).head(0)
-    settings[_X] = [in_full(value) for value in settings[spec.swept].astype(object)]
-    return settings
+    texts = [in_full(value) for value in settings[spec.swept].astype(object)]
+    if spec.x_part is None:
+        return settings.assign(**{_X: texts})
+    settings[_X] = [dict(enumerate(text.split(":"))).get(spec.x_part) for text in texts]
+    return settings.dropna(subset=[_X])
 
 
 def _curve(

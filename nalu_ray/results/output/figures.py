@@ -186,7 +186,7 @@ def _panel(
     axes: Axes, spec: FigureSpec, panel: Panel, lines: dict[Heading, dict[str, Any]]
 ) -> None:
     axes.set_title(_literal(panel.title), fontsize=9)
-    if spec.log_x:
+    if spec.log_x and not panel.ticks:
         axes.set_xscale("log")
     if spec.log_y:
         axes.set_yscale("log", nonpositive="clip")

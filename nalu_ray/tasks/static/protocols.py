@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from nalu_ray.results import leaderboard
-from nalu_ray.results.publication import Publication, read
+from nalu_ray.results.publication import Publication, PublishedValue, read
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.tasks._operands import axis
 
@@ -105,6 +105,28 @@ def _by(
         log_x=log_x,
         problem=_data(field, *follows),
         follows=dict.fromkeys(follows, field),
+    )
+
+
+def _by_weight() -> FigureSpec:
+    """The sweep of the sparsity penalty, over its weight: NAU and NMU have other ramps."""
+    table = PUBLISHED["madsen_by_penalty"]
+    values = tuple(
+        PublishedValue(
+            row="nau_nmu" if value.column == "mul" else "nau",
+            column=value.column,
+            measure=value.row.split(":")[1],
+            text=value.text,
+        )
+        for value in table.values
+    )
+    figure = _by("penalty", "weight of the sparsity penalty", log_x=True)
+    return figure.model_copy(
+        update={
+            "name": "madsen_by_weight",
+            "x_part": 1,
+            "publication": Publication(source=table.source, values=values),
+        }
     )
 
 
@@ -263,4 +285,5 @@ FIGURES = (
     _by("overlap", "inputs in both operands"),
     _by("section", "inputs of each operand", follows=("overlap",)),
     _by("lr", "learning rate", log_x=True),
+    _by_weight(),
 )

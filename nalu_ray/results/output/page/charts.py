@@ -91,7 +91,8 @@ def drawn(
         panels: the curves.
         lines: the style of each line.
         field: the setting's field that tells the lines apart, by which the page filters.
-        x_label, y_label, log_x, log_y: the axes.
+        x_label, y_label, log_x, log_y: the axes; x is not logarithmic if its values stand side by
+            side.
         shade: range of x to shade.
         marks: draw each point.
         limits: title of a panel to the x of its vertical line.
@@ -99,6 +100,7 @@ def drawn(
     """
     curves = [curve for panel in panels for curve in panel.curves]
     wide = len(panels) == 1
+    log_x = log_x and not any(panel.ticks for panel in panels)
     width, height = (620.0, 320.0) if wide else (300.0, 210.0)
     ys = [y for c in curves for row in (c.middle, c.low, c.high) for y in row.tolist()]
     ys += [y for c in curves for _, y in c.published]
