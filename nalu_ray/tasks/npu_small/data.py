@@ -14,7 +14,7 @@ from nalu_ray.task import Batch
 from nalu_ray.tasks.npu_small.network import NPUSmallSetting
 
 
-class Operation(NamedTuple):
+class Formula(NamedTuple):
     """An operation on x and y, and its name in print."""
 
     apply: Callable[[Tensor, Tensor], Tensor]
@@ -22,10 +22,10 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = {
-    "add": Operation(torch.add, "x + y"),
-    "mul": Operation(torch.mul, "x × y"),
-    "div": Operation(torch.div, "x / y"),
-    "sqrt": Operation(lambda x, _: x.clamp(min=0).sqrt(), "√x"),
+    "add": Formula(torch.add, "x + y"),
+    "mul": Formula(torch.mul, "x × y"),
+    "div": Formula(torch.div, "x / y"),
+    "sqrt": Formula(lambda x, _: x.clamp(min=0).sqrt(), "√x"),
 }
 INSIDE = 20  # values of x, and of y, in the interpolation set
 FAR = torch.arange(41, dtype=torch.float64) * 0.2 - 4.1  # of x, and of y, in the extrapolation set
