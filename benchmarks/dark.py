@@ -1,6 +1,8 @@
 """Writes the figures of docs/ for dark pages, beside those for light ones.
 
 python benchmarks/dark.py docs/figures/*.png    # figure3.png gives figure3-dark.png
+
+The screenshot of the dashboard is left out: it is no drawing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("figures", nargs="+", type=Path)
     for path in parser.parse_args().figures:
-        if not path.name.endswith(DARK):
+        if not path.name.endswith(DARK) and path.stem != "dashboard":
             written = path.with_name(path.stem + DARK)
             written.write_bytes(for_dark_page(path.read_bytes()))
             print(f"{written}: {written.stat().st_size:,} bytes")

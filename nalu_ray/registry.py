@@ -155,6 +155,8 @@ def _axes(task: Task[Any]) -> Iterator[tuple[str, str]]:
             axis = getattr(spec, part, None)
             if axis is not None:
                 yield f"{spec.name}.{part}", axis.field
+                for condition in axis.apart:
+                    yield f"{spec.name}.{part}.apart", condition.partition("<")[0]
         if isinstance(spec, FigureSpec) and spec.swept is not None:
             yield f"{spec.name}.x", spec.swept
 

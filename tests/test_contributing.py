@@ -12,6 +12,7 @@ import torch
 import yaml
 
 from nalu_ray import layers
+from nalu_ray.layers.cells import unit_cell
 from nalu_ray.results.analysis.table import build as build_table
 from nalu_ray.results.store.store import Store
 from nalu_ray.sweep.presets import SweepFile, expand
@@ -67,7 +68,8 @@ def test_ci_builds_the_site_and_runs_the_tests_in_a_browser() -> None:
 
 
 def test_the_layer_can_be_built_by_name_and_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers.registry._layers, "entries", dict(layers.registry._layers.entries))
+    for known in (layers.registry._layers, unit_cell._cells):
+        monkeypatch.setattr(known, "entries", dict(known.entries))
     module("layer")
     assert "clamped" in layers.names()
     network = layers.build("clamped", 4, 2, 1)

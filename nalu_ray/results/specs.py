@@ -8,10 +8,11 @@ the task's code, torch or Ray. Captions and labels name fields of the settings i
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nalu_ray.errors import printable
 from nalu_ray.results.publication import Publication
@@ -78,6 +79,13 @@ class Selection(_Spec):
         return f"selected by lowest {self.split} {self.metric}, {self.step} logged step"
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 class Axis(_Spec):
     """A setting's field laid out along a table's rows or columns, or a figure's lines."""
 
@@ -103,6 +111,15 @@ class Axis(_Spec):
         "have the other field, or have it below the number: a row of their own, such as "
         "value@field, under the first that they fit; published beside it what the value has",
     )
+
+    @field_validator("apart")
+    @classmethod
+    def _conditions(cls, apart: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for condition in apart:
+            field, below, number = condition.partition("<")
+            if not field.isidentifier() or (below and not _is_number(number)):
+                raise ValueError(f"{condition!r}: write a field, or field<number")
+        return apart
 
 
 class Measure(_Spec):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from nalu_ray.sweep.ray import login
+from nalu_ray.sweep.ray import dashboard
 from tests.conftest import PYTHONPATH
 
 from .commands import until
@@ -144,7 +144,7 @@ def test_one_of_many_trials_is_found_by_its_name_and_by_its_state(tmp_path: Path
     token = secrets.token_hex(16)
     with ray_with_token(token) as address, chromium() as started:
         submit(address, token, "static-72", MANY, tmp_path / "results")
-        with login.link(f"{address}/#/jobs/static-72", token) as link:
+        with dashboard.link(f"{address}/#/jobs/static-72", token) as link:
             page = started.new_page(viewport={"width": 1280, "height": 800})
             page.set_default_timeout(WAIT)
             page.goto(link)

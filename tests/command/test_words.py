@@ -595,8 +595,10 @@ def test_what_a_field_does_nothing_for_is_printed_back(
     _, plan, _ = call(capsys, f"{line} --dry-run -v")
     code, again, err = call(capsys, "recurrent --config sweep.yaml --dry-run -v")
     assert (code, err) == (Exit.DONE, [])
-    assert re.sub(r"[0-9.]+ GiB", "", again) == re.sub(r"[0-9.]+ GiB", "", plan)
-    assert plan.startswith("recurrent (section 4.1), laptop: 14 settings, 42 seeds;")
+    # memory is measured anew, and a file has no words that the full protocol's command could keep
+    differs = re.compile(r"[0-9.]+ GiB|^the full protocol .*$", re.MULTILINE)
+    assert differs.sub("", again) == differs.sub("", plan)
+    assert plan.startswith("recurrent (section 4.1), laptop: 18 settings, 54 seeds;")
 
 
 @pytest.mark.parametrize("command", [tune, report, watch, predict])

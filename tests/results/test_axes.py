@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
+from pydantic import ValidationError
 
 from nalu_ray.results.analysis.axes import Heading, axis_column, headings
 from nalu_ray.results.specs import Axis
@@ -79,3 +81,9 @@ def test_what_is_given_by_hand_is_named_in_every_task() -> None:
     assert "nalu" not in MODELS.given  # the other tasks' gates start elsewhere
     assert "comparisons" in PROGRAM.given["nalu_lstm"]
     assert "latch" in VARIANTS.given["nac_core"]
+
+
+@pytest.mark.parametrize("condition", ["lr<abc", "m < 20", "m>20", "m<", "", "m<nan"])
+def test_a_condition_that_is_none_is_refused(condition: str) -> None:
+    with pytest.raises(ValidationError, match="write a field, or field<number"):
+        Axis(field="layer", apart={condition: {"nalu": "NALU, apart"}})
