@@ -341,7 +341,8 @@ def test_published_errors_that_contradict_each_other_are_marked(
             published.lookup(number, model, at(metric), "test")
             for number, metric in ((2, "mae"), (10, "mse"))
         )
-        assert error is not None and square is not None
+        assert error is not None
+        assert square is not None
         contradict = error.value / 2 > 1.0001 * (square.value / 2) ** 0.5
         assert ((model, length) in wrong) == contradict
 
