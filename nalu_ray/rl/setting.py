@@ -43,6 +43,8 @@ def unused(variant: str) -> tuple[str, ...]:
     if variant == "lstm_nac":
         return "counter_init", "bank"
     unit = cores.beside(variant)
+    if unit == cores.FREE:
+        return "counter_init", "bank", "nac_init", "sparsity"
     entry = layers.first_cell(unit or variant)
     fields = ["counter_init", "bank"]
     if unit is None:
@@ -139,7 +141,7 @@ class GridworldSetting(NetworkConfig, Setting):
 
     def units(self) -> tuple[str, ...]:
         unit = cores.beside(self.variant)
-        return () if unit is None else (unit,)
+        return () if unit in (None, cores.FREE) else (unit,)
 
     @model_validator(mode="after")
     def _only_what_the_variant_has(self) -> GridworldSetting:

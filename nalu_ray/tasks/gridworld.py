@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VARIANTS = Axis(
     field="variant",
     labels={"lstm": "LSTM", "lstm_nac": "LSTM + NAC", "nac_core": "NAC counters (ours)"},
+    more={"lstm_linear": "LSTM + linear counter (control)"},
     given={
         "nac_core": "a latch that keeps T; the counters' form and start; a bank of tanh units",
     },

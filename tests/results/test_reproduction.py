@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -93,7 +95,21 @@ def test_the_page_counts_every_number_and_says_why() -> None:
     counts = [sum(int(cell) for cell in line.split("|")[2:8]) for line in lines]
     assert counts == [len(published.load(number)) for number in published.TABLES]
     assert all(verdict in text for verdict in VERDICTS)
-    assert "| add | nac | extrapolation | 0.0 | 3.0 | worse |  | laptop |" in text
+    # a number of a reason, of those that follow the table
+    line = r"\| add \| nac \| extrapolation \| 0.0 \| 3.0 \| worse \| \d+ \|  \| laptop \|"
+    assert re.search(line, text)
+    assert f"\n1. {published.reason(7, ('add', 'nac', 'extrapolation'), 'worse')}\n" in text
+
+
+def test_every_worse_number_of_the_kept_rows_has_a_reason() -> None:
+    page_of_rows = Path(__file__).parents[2] / "docs" / "reproduction.md"
+    lines = page_of_rows.read_text(encoding="utf-8").splitlines()
+    worse = [line.split(" | ") for line in lines if re.search(r"worse \| \d* \|", line)]
+    assert len(worse) > 100
+    assert [cells for cells in worse if not cells[6].isdecimal()] == []
+    assert published.reason(7, ("mul", "tanh", "extrapolation"), "worse").startswith("These units")
+    assert published.reason(7, ("mul", "relu", "extrapolation"), "worse").startswith("Beyond")
+    assert not published.reason(7, ("mul", "relu", "extrapolation"), "better")
 
 
 def test_each_number_of_the_paper_has_a_place_in_a_table() -> None:

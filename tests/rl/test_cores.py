@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nalu_ray import layers
-from nalu_ray.layers import LSTM, NAC
+from nalu_ray.layers import LSTM, NAC, Linear
 from nalu_ray.rl.agent.cores import (
     BesideLSTMCore,
     CellCore,
@@ -21,6 +21,7 @@ from nalu_ray.rl.agent.cores import (
     check_name,
 )
 from nalu_ray.rl.agent.network import NetworkConfig, build_core
+from nalu_ray.rl.setting import GridworldSetting
 from tests import distinct
 
 STEPS, BATCH, VISION, HIDDEN = 9, 4, 6, 5
@@ -45,6 +46,7 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "product of masses": ({"variant": "mul_mcfc"}, 5),
     "product beside the LSTM": ({"variant": "lstm_nmu", "nac_units": 2}, 12),
     "cell beside the LSTM": ({"variant": "lstm_lstm", "nac_units": 2}, 14),
+    "control beside the LSTM": ({"variant": "lstm_linear", "nac_units": 2}, 12),
     "nac_core, two": ({"variant": "nac_core", "bank": 3, "nac_units": 2}, 2),
 }
 
@@ -251,6 +253,35 @@ def test_a_nac_by_name_beside_the_lstm_is_the_papers_nac(wiring: Wiring) -> None
     torch.testing.assert_close(out, wanted)
     h, total, c = wanted_last.split([HIDDEN, total.shape[-1], HIDDEN], -1)
     torch.testing.assert_close(last, torch.cat([h, c, total], -1))
+
+
+def test_the_control_is_the_nacs_recursion_with_free_weights() -> None:
+    nac, free = (
+        BesideLSTMCore(VISION, HIDDEN, 0.5, unit, units=2, wiring="accumulator").double()
+        for unit in ("nac", "linear")
+    )
+    (unit,), (control,) = nac.arithmetic_units, free.arithmetic_units
+    assert isinstance(unit, NAC)
+    assert isinstance(control, Linear)
+    assert control.bias is None
+    free.lstm.load_state_dict(nac.lstm.state_dict())
+    with torch.no_grad():
+        control.weight.copy_(unit.weight)
+    vision, told = row()
+    keep, start = ones(), state(nac)
+    keep[4, 0] = 0
+    for ours, wanted in zip(
+        free(vision, told, keep, start), nac(vision, told, keep, start), strict=True
+    ):
+        torch.testing.assert_close(ours, wanted)
+
+
+def test_the_control_has_a_rate_of_its_own_and_no_start_of_a_nac() -> None:
+    setting = GridworldSetting(variant="lstm_linear", nac_lr_factor=3, nac_init=1.0, sparsity=2.0)
+    assert (setting.nac_lr_factor, setting.nac_init, setting.sparsity) == (3, "uniform", 0)
+    assert setting.units() == ()
+    with pytest.raises(ValueError, match="use wiring=accumulator"):
+        NetworkConfig(variant="lstm_linear", wiring="feedback")
 
 
 def test_units_are_those_with_a_learning_rate_of_their_own() -> None:

@@ -107,6 +107,16 @@ def test_metrics_of_an_exact_network_and_of_a_constant() -> None:
     assert TASK.loss(setting, constant, targets).tolist() == pytest.approx(found["mae"].tolist())
 
 
+def test_the_best_constant_has_an_error_at_each_exponent() -> None:
+    setting, streams = ComparisonSetting(op="greater"), Streams("c", SEEDS, "extrapolation")
+    batch = TASK.sample(setting, "extrapolation", streams)
+    found = TASK.references(setting, "extrapolation", batch, streams)
+    # 10 of 21 pairs are greater, so the median is 0
+    assert found["constant_mae_1e18"].tolist() == pytest.approx([10 / 21] * 3)
+    measures = TASK.tables[1].measures.values()
+    assert {f"constant_{measure.metric}" for measure in measures} <= set(found)
+
+
 def test_one_wrong_pair_is_not_solved() -> None:
     setting = ComparisonSetting(op="greater")
     _, targets = draw("greater", "extrapolation")

@@ -161,6 +161,18 @@ def test_errors_are_by_length_and_of_large_products_finite() -> None:
     assert figures["mse_20"].isfinite().all()
 
 
+@pytest.mark.parametrize("op", ["sum", "product"])
+def test_the_best_constant_has_an_error_at_each_length(op: Any) -> None:
+    chosen, batch = setting(op=op), drawn("test", op=op)
+    found = TASK.references(chosen, "test", batch, Streams("s", [0, 1], "test"))
+    parts = by_length(chosen, batch.targets.double())
+    for length, final in parts.items():
+        spread = (final - final.mean(1, keepdim=True)).square().mean((1, 2))
+        torch.testing.assert_close(found[f"constant_mse_{length}"], spread)
+    names = {f"constant_{m.metric}" for m in TASK.tables[1].measures.values()}
+    assert {name for name in names if "mse" in name and op == "sum"} <= set(found)
+
+
 # -- networks and settings ---------------------------------------------------------------------
 
 

@@ -157,6 +157,12 @@ def test_only_results_are_trained_and_all_three_are_scored() -> None:
     assert figures["exact"].item() == 0.5
 
 
+def test_the_best_constant_is_a_result() -> None:
+    target = torch.tensor([[[12.0, 3.0, 4.0], [0.0, 0.0, 5.0]]])
+    found = TASK.references(setting(), "test", Batch((), target), Streams("s", [0], "test"))
+    assert found["constant_mse"].tolist() == [36]
+
+
 def test_settings_say_what_has_no_effect() -> None:
     idle = setting(layer="exact").unread()
     assert {"hidden", "hidden_layers"} <= set(idle)

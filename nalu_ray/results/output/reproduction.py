@@ -9,7 +9,7 @@ from nalu_ray.results import published
 from nalu_ray.results.analysis.reproduction import RULE, VERDICTS, Judged, entries
 from nalu_ray.results.analysis.table import Table
 
-_HEAD = ("row", "column", "test", "published", "ours", "verdict", "our model", "preset")
+_HEAD = ("row", "column", "test", "published", "ours", "verdict", "why", "our model", "preset")
 
 
 def page(tables: Iterable[Table]) -> str:
@@ -28,10 +28,10 @@ def page(tables: Iterable[Table]) -> str:
     parts = [
         "# Reproduction\n",
         "Every number of the paper's tables beside ours. Made from stored rows by "
-        "`python -m nalu_ray.report --reproduction`; no number is written by hand. "
+        "`python -m nalu_ray.report --reproduction`; no number in a table is written by hand. "
         "Ours is the selected run, as in the tables; smoke runs do not count. Where several of our "
         "rows stand for one of the paper's, each has its line.\n",
-        f"The rule: {RULE}\n",
+        f"The rule: {RULE} A number in the column *why* is that of a reason below the table.\n",
         _lines(("table", *VERDICTS), summary),
         *(_section(number, of) for number, of in judged.items()),
     ]
@@ -39,11 +39,15 @@ def page(tables: Iterable[Table]) -> str:
 
 
 def _section(number: int, of: Sequence[Judged]) -> str:
+    why = [published.reason(number, entry.place, entry.verdict) for entry in of]
+    numbers = {reason: str(n) for n, reason in enumerate(dict.fromkeys(filter(None, why)), 1)}
     lines = [
-        (*entry.place, entry.printed, entry.ours, entry.verdict, entry.label, entry.sweep)
-        for entry in of
+        (*e.place, e.printed, e.ours, e.verdict, numbers.get(reason, ""), e.label, e.sweep)
+        for e, reason in zip(of, why, strict=True)
     ]
-    return f"## Table {number}\n\n{published.reasons()[number]}\n\n{_lines(_HEAD, lines)}"
+    notes = "".join(f"\n{n}. {reason}" for reason, n in numbers.items())
+    text = f"## Table {number}\n\n{published.reasons()[number]}\n\n{_lines(_HEAD, lines)}"
+    return f"{text}{notes}\n" if notes else text
 
 
 def _lines(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

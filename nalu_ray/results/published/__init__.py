@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -75,13 +76,45 @@ def lookup(table: int, row: str, column: str, split: str) -> Published | None:
     return _index(_checked(table)).get((row, column, split))
 
 
-@cache
 def reasons() -> dict[int, str]:
     """Why our numbers of each table may differ from the printed ones, one reason per table."""
+    return {int(line.table): line.reason for line in _reasons() if not line.verdict}
+
+
+def reason(table: int, place: tuple[str, str, str], verdict: str) -> str:
+    """Why our number at a place may differ from the printed one; empty if that is not said.
+
+    Args:
+        table: 1 to 11.
+        place: row, column and split.
+        verdict: how ours differs, such as ``worse``.
+    """
+    for line in _reasons():
+        asked = zip((line.row, line.column, line.split), place, strict=True)
+        if (int(line.table), line.verdict) == (table, verdict) and all(
+            not names or name in names.split() for names, name in asked
+        ):
+            return line.reason
+    return ""
+
+
+class _Reason(NamedTuple):
+    """One line: names are separated by blanks, and an empty text stands for all of them."""
+
+    table: str
+    row: str
+    column: str
+    split: str
+    verdict: str
+    reason: str
+
+
+@cache
+def _reasons() -> tuple[_Reason, ...]:
     resource = files("nalu_ray.results") / "published" / "reasons.csv"
     with resource.open(encoding="utf-8") as lines:
-        frame = pd.read_csv(lines)
-    return dict(zip(frame["table"].astype(int), frame["reason"], strict=True))
+        frame = pd.read_csv(lines, dtype=str, keep_default_na=False)
+    return tuple(_Reason(*line) for line in frame.itertuples(index=False))
 
 
 def _checked(table: int) -> int:

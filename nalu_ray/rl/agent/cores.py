@@ -21,13 +21,15 @@ Wiring = Literal["instruction", "feedback", "accumulator"]
 
 COUNTERS = "nac_core"
 BESIDE = "lstm_"  # prefix of a unit or cell beside the LSTM
+FREE = "linear"  # our control beside the LSTM: a NAC's recursion with free weights
 REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
 
 
 def names() -> list[str]:
     """Every name of a core."""
     cells = layers.cell_names()
-    return [COUNTERS, *cells, *(f"{BESIDE}{name}" for name in [*cells, *layers.pair_names()])]
+    beside_lstm = [*cells, *layers.pair_names(), FREE]
+    return [COUNTERS, *cells, *(f"{BESIDE}{name}" for name in beside_lstm)]
 
 
 def check_name(name: str) -> str:
@@ -48,7 +50,7 @@ def check_name(name: str) -> str:
     hint = f" Did you mean '{near[0]}'?" if near else ""
     raise ValueError(
         f"unknown core.{hint} Allowed: {COUNTERS}, a unit or cell, or {BESIDE} and one of these "
-        f"for an LSTM with it: {', '.join(cells)}"
+        f"for an LSTM with it: {', '.join(cells)}; {BESIDE}{FREE} is the control of {BESIDE}nac"
     )
 
 
@@ -185,14 +187,15 @@ class BesideLSTMCore(LSTMCore):
 
     Its output is an additional input of the LSTM. It reads T (``instruction``), or T and the LSTM's
     previous output (``feedback``), or as a cell with a state of its own the same two
-    (``accumulator``); a unit's state is its own previous output.
+    (``accumulator``); a unit's state is its own previous output. ``FREE`` is a linear unit without
+    offset, which is an accumulator: what a NAC computes, but with weights of any size.
 
     Args:
         vision: size of the vision's output.
         hidden: units of the LSTM.
         scale: factor on T.
-        unit: a name in :func:`nalu_ray.layers.cell_names`; without a state, that of a layer, which
-            may be a pair.
+        unit: ``FREE``, or a name in :func:`nalu_ray.layers.cell_names`; without a state, that of a
+            layer, which may be a pair.
         units: outputs of the unit.
         wiring: one of ``Wiring``.
         options: options of the unit.
@@ -211,7 +214,9 @@ class BesideLSTMCore(LSTMCore):
     ) -> None:
         known = 1 if wiring == "instruction" else 1 + hidden
         part: nn.Module
-        if wiring == "accumulator":
+        if unit == FREE:
+            part = UnitCell(known, units, layers.Linear, bias=False)
+        elif wiring == "accumulator":
             part = layers.build_cell(unit, known, units, **options)
             units = part.out_features  # some cells have another number of outputs
         else:

@@ -38,7 +38,7 @@ class NetworkConfig(BaseModel):
     variant: Variant = Field(
         "lstm",
         description="part of the network that reads T: lstm, lstm_nac, nac_core, any unit or cell "
-        "by name, or lstm_ and such a name",
+        "by name, or lstm_ and such a name; lstm_linear is the control of lstm_nac",
     )
     wiring: Wiring = Field(
         "accumulator",
@@ -141,10 +141,11 @@ def build_core(config: NetworkConfig) -> Core:
         return LSTMCore(vision, hidden, scale)
     unit = cores.beside(config.variant)
     if unit != "nac":
-        entry = layers.first_cell(unit or config.variant)
-        options = {"init": init} if "init" in entry.options else {}
+        name = unit or config.variant
+        known = () if unit == cores.FREE else layers.first_cell(name).options
+        options = {"init": init} if "init" in known else {}
         if unit is None:
-            return CellCore(vision, hidden, scale, entry.name, **options)
+            return CellCore(vision, hidden, scale, name, **options)
         return BesideLSTMCore(
             vision, hidden, scale, unit, units=units, wiring=config.wiring, **options
         )

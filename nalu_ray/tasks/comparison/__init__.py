@@ -14,7 +14,7 @@ from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.comparison import data, network
 from nalu_ray.tasks.comparison.network import ComparisonSetting
-from nalu_ray.training.metrics import mean_absolute_error, mean_over_examples
+from nalu_ray.training.metrics import constant_errors, mean_absolute_error, mean_over_examples
 from nalu_ray.training.supervised import SupervisedTask
 
 LAYERS = Axis(field="layer", labels={"sigmoid": "MLP", "nsr": "NSR"})
@@ -115,6 +115,19 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
             for k, exponent in enumerate(data.EXPONENTS):
                 found |= {f"mae_1e{exponent}": errors[:, k], f"solved_1e{exponent}": solved[:, k]}
         return found
+
+    def references(
+        self, setting: ComparisonSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns errors of the best constant; of the extrapolation set at each exponent."""
+        if split != "extrapolation":
+            return constant_errors(batch.targets)
+        answers = data.by_exponent(batch.targets).unbind(1)
+        return {
+            f"{name}_1e{exponent}": value
+            for exponent, answer in zip(data.EXPONENTS, answers, strict=True)
+            for name, value in constant_errors(answer).items()
+        }
 
     def curves(
         self, setting: ComparisonSetting, split: str, batch: Batch, prediction: Tensor

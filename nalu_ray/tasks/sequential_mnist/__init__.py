@@ -20,7 +20,7 @@ from nalu_ray.tasks._mnist_series.reading import CHUNK, embed, read
 from nalu_ray.tasks.sequential_mnist import data
 from nalu_ray.tasks.sequential_mnist.network import SequentialNetwork, SequentialSetting
 from nalu_ray.tasks.sequential_mnist.tables import RULE, figures, tables
-from nalu_ray.training.metrics import mean_over_examples, mean_squared_error
+from nalu_ray.training.metrics import constant_errors, mean_over_examples, mean_squared_error
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
@@ -86,6 +86,19 @@ class SequentialTask(SupervisedTask[SequentialSetting]):
         }
         recognised = (given[1].round() == wanted[1]).double()
         return {"accuracy": mean_over_examples(recognised), **errors}
+
+    def references(
+        self, setting: SequentialSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns errors of the best constant; for the test set of the last answers by length."""
+        target = batch.targets.double()
+        if split != "test":
+            return constant_errors(target)
+        return {
+            f"{name}_{length}": value
+            for length, answers in data.by_length(setting, target).items()
+            for name, value in constant_errors(answers).items()
+        }
 
     def curves(
         self, setting: SequentialSetting, split: str, batch: Batch, prediction: Tensor

@@ -18,7 +18,7 @@ from nalu_ray.task import Batch
 from nalu_ray.tasks.static_mnist import data
 from nalu_ray.tasks.static_mnist.network import PairNetwork, PairSetting
 from nalu_ray.tasks.static_mnist.tables import figures, tables
-from nalu_ray.training.metrics import mean_over_examples, mean_squared_error
+from nalu_ray.training.metrics import constant_errors, mean_over_examples, mean_squared_error
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
@@ -83,6 +83,12 @@ class PairTask(SupervisedTask[PairSetting]):
             "exact": mean_over_examples((error.abs() < 0.5).float()),
             "digits": mean_over_examples(digits.float()),
         }
+
+    def references(
+        self, setting: PairSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns errors of the best constant result."""
+        return constant_errors(batch.targets[..., 0])
 
     def memory(self, setting: PairSetting, seeds: int) -> int:
         """Counts the activations of training images or of a chunk of evaluation images."""
