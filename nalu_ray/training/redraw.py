@@ -66,8 +66,8 @@ def parse_rule(text: str) -> Rule:
 class Redraw:
     """Applies a rule to a block of seeds; each seed draws from a stream of its own.
 
-    A seed's losses are kept as sums over half a check's steps, as no half of them ever begins in
-    between.
+    Losses are kept as sums over half the steps between two checks. A seed's own begin after a check,
+    so that they have two equal halves: after a start that the task chose, they begin after the next.
 
     Args:
         rule: the setting's; without one, a seed that starts afresh is initialised as at the start
@@ -94,7 +94,7 @@ class Redraw:
         self.build, self.of_task = build, of_task
         self.streams = Streams(task, seeds, "redraw")
         self._sums: list[Tensor] = []  # of losses and of their squares, (2, R) per half check
-        self._since = [0] * len(seeds)  # half check at which a seed's losses begin
+        self._since = [0] * len(seeds)  # half check at which a seed's losses begin, an even number
 
     def after(self, step: int, loss: Tensor, alive: Tensor) -> list[int]:
         """Stores a step's losses, and redraws the seeds that are stuck.
@@ -153,7 +153,7 @@ class Redraw:
             flat[index] = Replicas(self.build, [init]).flat[0].to(flat)
         for moment in moments(self.optimiser, flat).values():
             moment[index] = 0
-        self._since[index] = len(self._sums)
+        self._since[index] = len(self._sums) + len(self._sums) % 2
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for :meth:`load_state_dict`."""

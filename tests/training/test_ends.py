@@ -281,6 +281,31 @@ def test_a_task_says_which_seeds_start_afresh() -> None:
     assert torch.equal(ranged.replicas.parameters()["0.W"][2], wanted)
 
 
+@pytest.mark.parametrize(
+    ("at", "then"), [(1, [8, 12]), (2, [8, 12]), (3, [8, 12]), (4, [8, 12]), (5, [4, 12])]
+)
+def test_the_rule_counts_from_the_check_after_a_start_that_the_task_chose(
+    at: int, then: list[int]
+) -> None:
+    class Early(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([True, False]) if step == at else None
+
+    run = start(Early(), redraw="4:3:1:2")
+    when = losses_into(run, [[5.0, 0.5]] * 12)  # seed 0 stands still
+    assert [step for step, stuck in enumerate(when, start=1) if stuck] == sorted([at, *then])
+    assert all(stuck in ([], [0]) for stuck in when)
+
+
+def test_a_task_may_choose_beside_a_rule_that_needs_no_losses() -> None:
+    class Always(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([True, False]) if step % 4 == 1 else None
+
+    rows = finish(start(Always(), redraw="4:0:1:2"))
+    assert (rows[rows.metric == COMPLETED].outcome == "completed").all()
+
+
 def test_a_task_says_which_seeds_are_done() -> None:
     class Third(Sums):
         def stop(self, setting: Any, step: int, split: str, figures: Any) -> Tensor | None:
