@@ -66,12 +66,12 @@ def parse_rule(text: str) -> Rule:
 class Redraw:
     """Applies a rule to a block of seeds; each seed draws from a stream of its own.
 
-    Losses are kept as sums over half the steps between two checks. A seed's own begin after a check,
-    so that they have two equal halves: after a start that the task chose, they begin after the next.
+    Losses are kept as sums over half the steps between two checks. A seed's own begin after a
+    check, so that they have two equal halves; a start that the task chose counts from the next one.
 
     Args:
-        rule: the setting's; without one, a seed that starts afresh is initialised as at the start
-            of a run.
+        rule: the setting's, which draws trained parameters alone; without one, a seed that starts
+            afresh is initialised as at the start of a run, its buffers too.
         replicas: the stacked networks.
         optimiser: over ``replicas.flat``; the moments of a seed that starts afresh become 0.
         task, seeds: names of the streams.
@@ -150,7 +150,9 @@ class Redraw:
             flat[index, :size] = torch.from_numpy(drawn).to(flat)
         else:
             init = int(self.streams.generators[index].integers(2**63))
-            flat[index] = Replicas(self.build, [init]).flat[0].to(flat)
+            fresh = Replicas(self.build, [init], flat.device)
+            row = torch.arange(len(flat)) == index
+            self.replicas.put_back(row, fresh.flat, fresh.buffers)
         for moment in moments(self.optimiser, flat).values():
             moment[index] = 0
         self._since[index] = len(self._sums) + len(self._sums) % 2

@@ -182,7 +182,7 @@ class SupervisedTask(Task[S]):
         """Returns which seeds start afresh after a step, (R,) of bool.
 
         None, the default, leaves it to the setting's ``redraw``. Fresh parameters are drawn as that
-        says; without it, the network is initialised anew.
+        says, and buffers stay; without it, the network and its buffers are initialised anew.
 
         Args:
             setting, step, replicas: as for :meth:`after_step`.
