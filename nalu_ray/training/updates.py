@@ -178,7 +178,7 @@ class Updates:
             flat.copy_(chosen(others, before, flat))
 
     def _write(self, values: Mapping[str, Tensor]) -> None:
-        """Writes the task's values back."""
+        """Writes the task's values back, all of them as they were before the first is written."""
         parameters = self.replicas.parameters()
         for name, value in values.items():
             if name not in parameters:
@@ -187,6 +187,8 @@ class Updates:
             if value.shape != parameters[name].shape:
                 sizes = f"{list(parameters[name].shape)}, got {list(value.shape)}"
                 raise TypeError(f"after_step: {name} must be of shape {sizes}")
+        # a value may be a view of another parameter, which is written too
+        for name, value in {name: value.clone() for name, value in values.items()}.items():
             parameters[name].copy_(value)
 
     def _project(self) -> None:

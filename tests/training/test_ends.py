@@ -259,6 +259,26 @@ def test_a_task_writes_parameters_back_after_a_step_and_within_the_bounds() -> N
     assert torch.equal(run.replicas.flat[1], before[1])
 
 
+def test_a_task_may_exchange_parameters_after_a_step() -> None:
+    """The values are views of the parameters that are written."""
+
+    class Exchanging(Sums):
+        def after_step(self, setting: Any, step: int, replicas: Any) -> dict[str, Tensor]:
+            of = replicas.parameters()
+            return {"0.W": of["1.W"], "1.W": of["2.W"].mT, "2.W": of["0.W"]}
+
+    def make() -> torch.nn.Module:
+        return torch.nn.Sequential(*(Adder(3, 3) for _ in range(3)), Adder(3, 1))
+
+    run, plain = start(Exchanging(make)), start(Sums(make))
+    for each in (run, plain):
+        each._train(1)
+    now, before = run.replicas.parameters(), plain.replicas.parameters()
+    assert torch.equal(now["0.W"], before["1.W"])
+    assert torch.equal(now["1.W"], before["2.W"].mT)
+    assert torch.equal(now["2.W"], before["0.W"])
+
+
 def test_a_task_says_which_seeds_start_afresh() -> None:
     class Second(Sums):
         def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
@@ -279,6 +299,41 @@ def test_a_task_says_which_seeds_start_afresh() -> None:
     drawn = torch.from_numpy(Streams("sums", [4], "redraw").uniform((6,), -2, 2))
     wanted = drawn[0].clamp(-1, 1).unflatten(0, (2, 3))
     assert torch.equal(ranged.replicas.parameters()["0.W"][2], wanted)
+
+
+def test_a_network_that_is_initialised_anew_has_its_buffers_anew() -> None:
+    class Counting(Adder):
+        """Draws a buffer, and adds up the magnitudes of its training inputs in another."""
+
+        def __init__(self, in_features: int, out_features: int) -> None:
+            super().__init__(in_features, out_features)
+            self.fixed = torch.nn.Parameter(torch.rand(2), requires_grad=False)
+            self.register_buffer("drawn", torch.rand(out_features))
+            self.register_buffer("sum", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                self.sum = self.sum + x.abs().sum()
+            return super().forward(x) * self.drawn
+
+    class First(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([False, True, False]) if step == 2 else None
+
+    def make() -> torch.nn.Module:
+        return two(Counting, Adder)
+
+    run, plain = start(First(make), [7, 1, 4]), start(Sums(make), [7, 1, 4])
+    for each in (run, plain):
+        each._train(2)
+    torch.manual_seed(int(Streams("sums", [1], "redraw").generators[0].integers(2**63)))
+    fresh = make().state_dict()
+    assert {*fresh} == {"0.W", "1.W", "0.fixed", "0.drawn", "0.sum"}
+    state, others = run.replicas.state(), plain.replicas.state()
+    for name, value in fresh.items():
+        assert torch.equal(state[name][1], value), name
+        assert torch.equal(state[name][[0, 2]], others[name][[0, 2]]), name
+    assert others["0.sum"].all()
 
 
 @pytest.mark.parametrize(
