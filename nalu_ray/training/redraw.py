@@ -25,6 +25,7 @@ from nalu_ray.input.values import StrictModel, reason
 from nalu_ray.seeding import Streams
 from nalu_ray.training import patterns
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.task_rules import chosen_seeds
 from nalu_ray.training.updates import moments
 
 
@@ -108,8 +109,8 @@ class Redraw:
             The places of the seeds that started afresh.
         """
         stuck = self._by_rule(self.rule, step, loss, alive) if self.rule else []
-        chosen = self.of_task(step, loss) if self.of_task else None
-        if chosen is not None:
+        answer = self.of_task(step, loss) if self.of_task else None
+        if (chosen := chosen_seeds("stuck", answer, len(alive))) is not None:
             stuck = (chosen.to(alive.device) & alive).nonzero().flatten().tolist()
         for index in stuck:
             self._start_afresh(index)

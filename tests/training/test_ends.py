@@ -19,6 +19,7 @@ from nalu_ray.tasks import identity, parity, static
 from nalu_ray.training import penalties, supervised
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun
+from nalu_ray.training.task_rules import RULES
 from tests.runs import finish
 from tests.training.toys import CPU, Adder, Attentive, Rounding, Sums, start, two
 
@@ -409,15 +410,96 @@ def test_rules_of_a_task_are_each_seeds_own_and_go_on_after_a_pause(
             {"2.W": torch.zeros(2, 1, 2)},
             "'2.W' is no trained parameter; there is 0.W",
         ),
-        ("after_step", {"1.W": torch.zeros(2)}, r"1.W must be of shape \[2, 1, 2\], got \[2\]"),
-        ("stuck", torch.tensor(True), r"stuck must be one number per seed, \(2,\) for two seeds"),
+        (
+            "after_step",
+            {"1.W": torch.zeros(2)},
+            r"1\.W must be a tensor of shape \(2, 1, 2\), got a tensor of float32 of shape \(2,\)$",
+        ),
+        ("after_step", {"1.W": 0.5}, r"1\.W must be a tensor of shape \(2, 1, 2\), got 0\.5$"),
+        (
+            "after_step",
+            None,
+            r"after_step returned None; it must return tensors by the parameter's name, or \{\} to",
+        ),
+        *[
+            (rule, result, rf"{rule} returned {was}; it must return None or a tensor of bool of ")
+            for rule in ("stuck", "stop")
+            for result, was in (
+                (True, "True"),
+                (torch.tensor(True), r"a tensor of bool of shape \(\)"),
+                (torch.tensor([True, False, True]), r"a tensor of bool of shape \(3,\)"),
+                (torch.tensor([[True], [False]]), r"a tensor of bool of shape \(2, 1\)"),
+                (torch.ones(2), r"a tensor of float32 of shape \(2,\)"),
+                (torch.ones(2, dtype=torch.long), r"a tensor of int64 of shape \(2,\)"),
+            )
+        ],
     ],
 )
 def test_an_unfit_rule_is_named_before_a_run(method: str, result: Any, message: str) -> None:
-    # of equal networks, one rehearsal counts for a task of a name
-    members = {"name": message, method: lambda self, *_: result}
     with pytest.raises(TypeError, match=message):
-        type("Unfit", (Sums,), members)().check(SupervisedSetting())
+        type("Unfit", (Sums,), {method: lambda self, *_: result})().check(SupervisedSetting())
+
+
+@pytest.mark.parametrize("rule", sorted({*RULES} - {"penalties"}))  # asked for its names each time
+def test_a_rule_is_tried_with_each_setting(rule: str) -> None:
+    def fast_only(self: Any, setting: SupervisedSetting, *given: Any) -> Any:
+        if setting.lr < 0.1:
+            raise RuntimeError("too slow")
+        return getattr(Sums, rule)(self, setting, *given)
+
+    task = type("Fast", (Sums,), {rule: fast_only})()
+    task.check(SupervisedSetting(lr=0.2))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="too slow"):
+            task.check(SupervisedSetting(lr=0.02))
+    task.check(SupervisedSetting(lr=0.3))
+
+
+def test_a_rule_counts_for_its_own_class_alone() -> None:
+    for result, fit in ((None, False), ({}, True), (None, False)):
+        task = type("Mended", (Sums,), {"after_step": lambda *_, result=result: result})()
+        if fit:
+            task.check(SupervisedSetting())
+        else:
+            with pytest.raises(TypeError, match="after_step returned None"):
+                task.check(SupervisedSetting())
+
+
+@pytest.mark.parametrize("rule", ["stuck", "stop"])
+def test_an_unfit_rule_of_a_single_step_is_named_in_the_run(rule: str) -> None:
+    """A choice of shape () would count for all seeds: a block would not be its seeds alone."""
+
+    def choose(self: Any, setting: Any, step: int, *_: Any) -> Tensor | None:
+        return torch.tensor(True) if step == 6 else None
+
+    task = type("Late", (Sums,), {rule: choose})()
+    task.check(SupervisedSetting(steps=12))
+    with pytest.raises(
+        TypeError,
+        match=rf"{rule} returned a tensor of bool of shape \(\); it .* per seed: here \(3,\)$",
+    ):
+        finish(start(task, range(3)))
+
+
+def test_stop_is_tried_with_the_metrics_that_a_training_batch_has() -> None:
+    seen = set()
+
+    class Long(Sums):
+        def metrics(self, setting: Any, split: str, prediction: Tensor, target: Tensor) -> Any:
+            if split == "extrapolation":  # as one that groups a whole evaluation set
+                prediction = prediction.unflatten(1, (1000, -1))
+            return super().metrics(setting, split, prediction, target)
+
+        def stop(self, setting: Any, step: int, split: str, figures: Any) -> Tensor | None:
+            seen.update((split, step, name) for name in figures)
+            return torch.tensor([True, False])
+
+    Long().check(SupervisedSetting(steps=7))
+    assert seen == {
+        (split, step, name)
+        for split, name in (("interpolation", "mse"), ("weights", "sparsity_error"))
+        for step in (0, 7)
+    }
 
 
 # -- each seed's own, and all of it state ----------------------------------------------------------
