@@ -25,6 +25,7 @@ from nalu_ray.input.values import StrictModel, reason
 from nalu_ray.seeding import Streams
 from nalu_ray.training import patterns
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.task_rules import chosen_seeds
 from nalu_ray.training.updates import moments
 
 
@@ -66,12 +67,12 @@ def parse_rule(text: str) -> Rule:
 class Redraw:
     """Applies a rule to a block of seeds; each seed draws from a stream of its own.
 
-    A seed's losses are kept as sums over half a check's steps, as no half of them ever begins in
-    between.
+    Losses are kept as sums over half the steps between two checks. A seed's own begin after a
+    check, so that they have two equal halves; a start that the task chose counts from the next one.
 
     Args:
-        rule: the setting's; without one, a seed that starts afresh is initialised as at the start
-            of a run.
+        rule: the setting's, which draws trained parameters alone; without one, a seed that starts
+            afresh is initialised as at the start of a run, its buffers too.
         replicas: the stacked networks.
         optimiser: over ``replicas.flat``; the moments of a seed that starts afresh become 0.
         task, seeds: names of the streams.
@@ -94,7 +95,7 @@ class Redraw:
         self.build, self.of_task = build, of_task
         self.streams = Streams(task, seeds, "redraw")
         self._sums: list[Tensor] = []  # of losses and of their squares, (2, R) per half check
-        self._since = [0] * len(seeds)  # half check at which a seed's losses begin
+        self._since = [0] * len(seeds)  # half check at which a seed's losses begin, an even number
 
     def after(self, step: int, loss: Tensor, alive: Tensor) -> list[int]:
         """Stores a step's losses, and redraws the seeds that are stuck.
@@ -108,8 +109,8 @@ class Redraw:
             The places of the seeds that started afresh.
         """
         stuck = self._by_rule(self.rule, step, loss, alive) if self.rule else []
-        chosen = self.of_task(step, loss) if self.of_task else None
-        if chosen is not None:
+        answer = self.of_task(step, loss) if self.of_task else None
+        if (chosen := chosen_seeds("stuck", answer, len(alive))) is not None:
             stuck = (chosen.to(alive.device) & alive).nonzero().flatten().tolist()
         for index in stuck:
             self._start_afresh(index)
@@ -150,10 +151,12 @@ class Redraw:
             flat[index, :size] = torch.from_numpy(drawn).to(flat)
         else:
             init = int(self.streams.generators[index].integers(2**63))
-            flat[index] = Replicas(self.build, [init]).flat[0].to(flat)
+            fresh = Replicas(self.build, [init], flat.device)
+            row = torch.arange(len(flat)) == index
+            self.replicas.put_back(row, fresh.flat, fresh.buffers)
         for moment in moments(self.optimiser, flat).values():
             moment[index] = 0
-        self._since[index] = len(self._sums)
+        self._since[index] = len(self._sums) + len(self._sums) % 2
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for :meth:`load_state_dict`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -20,7 +22,9 @@ from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.footprint import without_memory
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.penalties import Penalties
+from nalu_ray.training.records import WEIGHTS
 from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.task_rules import RULES, chosen_seeds
 from nalu_ray.training.updates import Updates
 
 if TYPE_CHECKING:
@@ -47,7 +51,8 @@ _SIGNS = {
     "randomness": ("randomness",),
     "data-dependent": ("data-dependent", ".item()", "dynamic shape"),
 }
-_outcomes: dict[Any, str | None] = {}
+# by class, as two of one name may differ; a class that is dropped is forgotten
+_outcomes: MutableMapping[type, dict[Any, str | None]] = WeakKeyDictionary()
 _NOT_TRIED = "not tried"
 
 
@@ -76,7 +81,10 @@ def step_parts(
 
 
 def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module) -> None:
-    """Checks that seeds of a setting can be trained as one stacked model; once per network.
+    """Checks that seeds of a setting can be trained as one stacked model.
+
+    It does so once per class of task and network; if the task has rules of its own, which see the
+    setting, once per setting, too.
 
     Args:
         task, setting: the task and the setting to train.
@@ -87,13 +95,15 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
     """
     giant = sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS
     asked = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
-    key = (task.name, *asked, *_signature(network))
-    if key not in _outcomes:
+    ruled = setting.id if any(map(task.own, RULES)) else None
+    key = (ruled, *asked, *_signature(network))
+    outcomes = _outcomes.setdefault(type(task), {})
+    if key not in outcomes:
         fault = _fault(task, setting, giant)
         if fault == _NOT_TRIED:  # another setting of this network may be smaller
             return
-        _outcomes[key] = fault
-    if fault := _outcomes[key]:
+        outcomes[key] = fault
+    if fault := outcomes[key]:
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
 
 
@@ -208,14 +218,13 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
         _per_seed("loss with its penalties", loss)
         gradients.append(flat.grad.nan_to_num())
         update.step(0)
-        if (stuck := task.stuck(setting, 1, loss.detach(), replicas)) is not None:
-            _per_seed("stuck", stuck)
+        for step in (1, setting.steps):
+            chosen_seeds("stuck", task.stuck(setting, step, loss.detach(), replicas), 2)
         outputs.append(prediction.detach().nan_to_num())
         steps.append(flat.detach().nan_to_num())
     replicas.watch(())
     with replicas.evaluating(), torch.no_grad():
-        predict()
-        task.measure(setting, replicas)
+        _try_stop(task, setting, replicas, predict(), batch.targets)
     # random numbers of Python or NumPy, or a count, which torch does not see
     if not torch.equal(*outputs):
         raise TypeError(_REASONS["randomness"])
@@ -226,6 +235,27 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
             "two calls of a unit's projected() differ, or of the task's after_step(): they must "
             "depend on the parameters alone"
         )
+
+
+def _try_stop(
+    task: SupervisedTask[Any],
+    setting: SupervisedSetting,
+    replicas: Replicas,
+    prediction: Tensor,
+    target: Tensor,
+) -> None:
+    """Measures two seeds, and checks what the task's own ``stop`` says of it."""
+    every = {WEIGHTS: task.measure(setting, replicas)}
+    if (stop := task.own("stop")) is None:
+        return
+    for split in task.splits:
+        try:
+            every[split] = task.metrics(setting, split, prediction, target)
+        except Exception as error:  # metrics by length, say, need a whole evaluation set
+            raise_interruption(error)
+    for split, figures in every.items():
+        for step in (0, setting.steps):
+            chosen_seeds("stop", stop(setting, step, split, figures), 2)
 
 
 def _per_seed(noun: str, loss: Tensor) -> Tensor:

@@ -235,7 +235,12 @@ class Replicas:
         return {name: tensor[index].clone() for name, tensor in self.state().items()}
 
     def put_back(self, rows: Tensor, flat: Tensor, buffers: Tensors) -> None:
-        """Restores the earlier parameters and buffers of some replicas, (R,) of bool."""
+        """Gives some replicas other parameters and buffers, such as their earlier ones.
+
+        Args:
+            rows: the replicas, (R,) of bool.
+            flat, buffers: the values by replica, in the same layout; one replica's are for all.
+        """
         with torch.no_grad():
             self.flat.copy_(chosen(rows, flat, self.flat))
         self.buffers = {

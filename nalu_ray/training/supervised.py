@@ -28,6 +28,7 @@ from nalu_ray.training.redraw import Redraw, parse_rule
 from nalu_ray.training.rehearsal import check_network, rehearse, step_parts
 from nalu_ray.training.replicas import Replicas, Tensors
 from nalu_ray.training.step import Step
+from nalu_ray.training.task_rules import chosen_seeds
 
 # between evaluations that are far apart, to report progress and to have the state kept
 PAUSE_SECONDS = 10.0
@@ -62,6 +63,9 @@ class SupervisedTask(Task[S]):
 
     def check(self, setting: S) -> None:
         """Builds the network on the meta device, then rehearses a small training step.
+
+        The task's own rules are called, too; ``stop`` with the metrics that the step's predictions
+        allow.
 
         Raises:
             TypeError, ValueError: if either fails; the message says why.
@@ -182,7 +186,7 @@ class SupervisedTask(Task[S]):
         """Returns which seeds start afresh after a step, (R,) of bool.
 
         None, the default, leaves it to the setting's ``redraw``. Fresh parameters are drawn as that
-        says; without it, the network is initialised anew.
+        says, and buffers stay; without it, the network and its buffers are initialised anew.
 
         Args:
             setting, step, replicas: as for :meth:`after_step`.
@@ -434,8 +438,8 @@ class SupervisedRun:
 
     def _finish(self, split: str, figures: dict[str, Tensor]) -> None:
         """Marks the seeds that are done early."""
-        done = self.task.stop(self.setting, self.step, split, figures)
-        if done is not None:
+        answer = self.task.stop(self.setting, self.step, split, figures)
+        if (done := chosen_seeds("stop", answer, len(self.seeds))) is not None:
             self.done[done.cpu() & ~self.frozen] = self.step
 
     @torch.no_grad()

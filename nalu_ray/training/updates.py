@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from nalu_ray.errors import short
 from nalu_ray.training import members, patterns
 from nalu_ray.training.replicas import Replicas, chosen
+from nalu_ray.training.task_rules import new_values
 
 
 class Factor(NamedTuple):
@@ -156,7 +157,7 @@ class Updates:
             # exact at a factor of 0 and of 1
             flat.copy_(torch.lerp(before, flat, self._factors))
         if self.of_task is not None:
-            self._write(self.of_task(step + 1))
+            self._write(new_values(self.of_task(step + 1), self.replicas.parameters()))
         self.constrain()
 
     @torch.no_grad()
@@ -178,15 +179,9 @@ class Updates:
             flat.copy_(chosen(others, before, flat))
 
     def _write(self, values: Mapping[str, Tensor]) -> None:
-        """Writes the task's values back."""
+        """Writes values back, (R, *shape) each; they must be no views of the parameters."""
         parameters = self.replicas.parameters()
         for name, value in values.items():
-            if name not in parameters:
-                there = ", ".join(parameters)
-                raise TypeError(f"after_step: {name!r} is no trained parameter; there is {there}")
-            if value.shape != parameters[name].shape:
-                sizes = f"{list(parameters[name].shape)}, got {list(value.shape)}"
-                raise TypeError(f"after_step: {name} must be of shape {sizes}")
             parameters[name].copy_(value)
 
     def _project(self) -> None:
@@ -196,9 +191,7 @@ class Updates:
                     self._projections, flat=flat, buffers=buffers
                 )
             )
-        parameters = self.replicas.parameters()
-        for name, value in self._recorded().items():
-            parameters[name].copy_(value)
+        self._write(self._recorded())
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for :meth:`load_state_dict`."""

@@ -19,6 +19,7 @@ from nalu_ray.tasks import identity, parity, static
 from nalu_ray.training import penalties, supervised
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun
+from nalu_ray.training.task_rules import RULES
 from tests.runs import finish
 from tests.training.toys import CPU, Adder, Attentive, Rounding, Sums, start, two
 
@@ -259,6 +260,26 @@ def test_a_task_writes_parameters_back_after_a_step_and_within_the_bounds() -> N
     assert torch.equal(run.replicas.flat[1], before[1])
 
 
+def test_a_task_may_exchange_parameters_after_a_step() -> None:
+    """The values are views of the parameters that are written."""
+
+    class Exchanging(Sums):
+        def after_step(self, setting: Any, step: int, replicas: Any) -> dict[str, Tensor]:
+            of = replicas.parameters()
+            return {"0.W": of["1.W"], "1.W": of["2.W"].mT, "2.W": of["0.W"]}
+
+    def make() -> torch.nn.Module:
+        return torch.nn.Sequential(*(Adder(3, 3) for _ in range(3)), Adder(3, 1))
+
+    run, plain = start(Exchanging(make)), start(Sums(make))
+    for each in (run, plain):
+        each._train(1)
+    now, before = run.replicas.parameters(), plain.replicas.parameters()
+    assert torch.equal(now["0.W"], before["1.W"])
+    assert torch.equal(now["1.W"], before["2.W"].mT)
+    assert torch.equal(now["2.W"], before["0.W"])
+
+
 def test_a_task_says_which_seeds_start_afresh() -> None:
     class Second(Sums):
         def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
@@ -279,6 +300,66 @@ def test_a_task_says_which_seeds_start_afresh() -> None:
     drawn = torch.from_numpy(Streams("sums", [4], "redraw").uniform((6,), -2, 2))
     wanted = drawn[0].clamp(-1, 1).unflatten(0, (2, 3))
     assert torch.equal(ranged.replicas.parameters()["0.W"][2], wanted)
+
+
+def test_a_network_that_is_initialised_anew_has_its_buffers_anew() -> None:
+    class Counting(Adder):
+        """Draws a buffer, and adds up the magnitudes of its training inputs in another."""
+
+        def __init__(self, in_features: int, out_features: int) -> None:
+            super().__init__(in_features, out_features)
+            self.fixed = torch.nn.Parameter(torch.rand(2), requires_grad=False)
+            self.register_buffer("drawn", torch.rand(out_features))
+            self.register_buffer("sum", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                self.sum = self.sum + x.abs().sum()
+            return super().forward(x) * self.drawn
+
+    class First(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([False, True, False]) if step == 2 else None
+
+    def make() -> torch.nn.Module:
+        return two(Counting, Adder)
+
+    run, plain = start(First(make), [7, 1, 4]), start(Sums(make), [7, 1, 4])
+    for each in (run, plain):
+        each._train(2)
+    torch.manual_seed(int(Streams("sums", [1], "redraw").generators[0].integers(2**63)))
+    fresh = make().state_dict()
+    assert {*fresh} == {"0.W", "1.W", "0.fixed", "0.drawn", "0.sum"}
+    state, others = run.replicas.state(), plain.replicas.state()
+    for name, value in fresh.items():
+        assert torch.equal(state[name][1], value), name
+        assert torch.equal(state[name][[0, 2]], others[name][[0, 2]]), name
+    assert others["0.sum"].all()
+
+
+@pytest.mark.parametrize(
+    ("at", "then"), [(1, [8, 12]), (2, [8, 12]), (3, [8, 12]), (4, [8, 12]), (5, [4, 12])]
+)
+def test_the_rule_counts_from_the_check_after_a_start_that_the_task_chose(
+    at: int, then: list[int]
+) -> None:
+    class Early(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([True, False]) if step == at else None
+
+    run = start(Early(), redraw="4:3:1:2")
+    when = losses_into(run, [[5.0, 0.5]] * 12)  # seed 0 stands still
+    assert [step for step, stuck in enumerate(when, start=1) if stuck] == sorted([at, *then])
+    assert all(stuck in ([], [0]) for stuck in when)
+
+
+def test_a_task_may_choose_beside_a_rule_that_needs_no_losses() -> None:
+    class Always(Sums):
+        def stuck(self, setting: Any, step: int, loss: Tensor, replicas: Any) -> Tensor | None:
+            return torch.tensor([True, False]) if step % 4 == 1 else None
+
+    rows = finish(start(Always(), redraw="4:0:1:2"))
+    assert (rows[rows.metric == COMPLETED].outcome == "completed").all()
 
 
 def test_a_task_says_which_seeds_are_done() -> None:
@@ -329,15 +410,96 @@ def test_rules_of_a_task_are_each_seeds_own_and_go_on_after_a_pause(
             {"2.W": torch.zeros(2, 1, 2)},
             "'2.W' is no trained parameter; there is 0.W",
         ),
-        ("after_step", {"1.W": torch.zeros(2)}, r"1.W must be of shape \[2, 1, 2\], got \[2\]"),
-        ("stuck", torch.tensor(True), r"stuck must be one number per seed, \(2,\) for two seeds"),
+        (
+            "after_step",
+            {"1.W": torch.zeros(2)},
+            r"1\.W must be a tensor of shape \(2, 1, 2\), got a tensor of float32 of shape \(2,\)$",
+        ),
+        ("after_step", {"1.W": 0.5}, r"1\.W must be a tensor of shape \(2, 1, 2\), got 0\.5$"),
+        (
+            "after_step",
+            None,
+            r"after_step returned None; it must return tensors by the parameter's name, or \{\} to",
+        ),
+        *[
+            (rule, result, rf"{rule} returned {was}; it must return None or a tensor of bool of ")
+            for rule in ("stuck", "stop")
+            for result, was in (
+                (True, "True"),
+                (torch.tensor(True), r"a tensor of bool of shape \(\)"),
+                (torch.tensor([True, False, True]), r"a tensor of bool of shape \(3,\)"),
+                (torch.tensor([[True], [False]]), r"a tensor of bool of shape \(2, 1\)"),
+                (torch.ones(2), r"a tensor of float32 of shape \(2,\)"),
+                (torch.ones(2, dtype=torch.long), r"a tensor of int64 of shape \(2,\)"),
+            )
+        ],
     ],
 )
 def test_an_unfit_rule_is_named_before_a_run(method: str, result: Any, message: str) -> None:
-    # of equal networks, one rehearsal counts for a task of a name
-    members = {"name": message, method: lambda self, *_: result}
     with pytest.raises(TypeError, match=message):
-        type("Unfit", (Sums,), members)().check(SupervisedSetting())
+        type("Unfit", (Sums,), {method: lambda self, *_: result})().check(SupervisedSetting())
+
+
+@pytest.mark.parametrize("rule", sorted({*RULES} - {"penalties"}))  # asked for its names each time
+def test_a_rule_is_tried_with_each_setting(rule: str) -> None:
+    def fast_only(self: Any, setting: SupervisedSetting, *given: Any) -> Any:
+        if setting.lr < 0.1:
+            raise RuntimeError("too slow")
+        return getattr(Sums, rule)(self, setting, *given)
+
+    task = type("Fast", (Sums,), {rule: fast_only})()
+    task.check(SupervisedSetting(lr=0.2))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="too slow"):
+            task.check(SupervisedSetting(lr=0.02))
+    task.check(SupervisedSetting(lr=0.3))
+
+
+def test_a_rule_counts_for_its_own_class_alone() -> None:
+    for result, fit in ((None, False), ({}, True), (None, False)):
+        task = type("Mended", (Sums,), {"after_step": lambda *_, result=result: result})()
+        if fit:
+            task.check(SupervisedSetting())
+        else:
+            with pytest.raises(TypeError, match="after_step returned None"):
+                task.check(SupervisedSetting())
+
+
+@pytest.mark.parametrize("rule", ["stuck", "stop"])
+def test_an_unfit_rule_of_a_single_step_is_named_in_the_run(rule: str) -> None:
+    """A choice of shape () would count for all seeds: a block would not be its seeds alone."""
+
+    def choose(self: Any, setting: Any, step: int, *_: Any) -> Tensor | None:
+        return torch.tensor(True) if step == 6 else None
+
+    task = type("Late", (Sums,), {rule: choose})()
+    task.check(SupervisedSetting(steps=12))
+    with pytest.raises(
+        TypeError,
+        match=rf"{rule} returned a tensor of bool of shape \(\); it .* per seed: here \(3,\)$",
+    ):
+        finish(start(task, range(3)))
+
+
+def test_stop_is_tried_with_the_metrics_that_a_training_batch_has() -> None:
+    seen = set()
+
+    class Long(Sums):
+        def metrics(self, setting: Any, split: str, prediction: Tensor, target: Tensor) -> Any:
+            if split == "extrapolation":  # as one that groups a whole evaluation set
+                prediction = prediction.unflatten(1, (1000, -1))
+            return super().metrics(setting, split, prediction, target)
+
+        def stop(self, setting: Any, step: int, split: str, figures: Any) -> Tensor | None:
+            seen.update((split, step, name) for name in figures)
+            return torch.tensor([True, False])
+
+    Long().check(SupervisedSetting(steps=7))
+    assert seen == {
+        (split, step, name)
+        for split, name in (("interpolation", "mse"), ("weights", "sparsity_error"))
+        for step in (0, 7)
+    }
 
 
 # -- each seed's own, and all of it state ----------------------------------------------------------
