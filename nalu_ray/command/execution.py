@@ -82,6 +82,7 @@ def execute(request: TuneRequest, console: Console) -> Execution:
             session = _session(request, capacity, stack)
             capacity = session.capacity
         curves, about, tried = None, list[str](), set[tuple[str, int]]()
+        words: Sequence[str] | None = request.words
         for part in rounds(request):
             planner = _Planner(part, tried, started=session is not None)
             planner.tidy()
@@ -99,7 +100,8 @@ def execute(request: TuneRequest, console: Console) -> Execution:
             if not request.options.quiet:
                 before, about = about, [each.describe() for each in (session, part.search) if each]
                 print_lines(console, [line for line in about if line not in before])
-                print_lines(console, screen.describe_plan(plan, request.preset, request.words))
+                print_lines(console, screen.describe_plan(plan, request.preset, words))
+                words = None  # the full protocol's line is for the first round
             tried |= {(trial.setting_id, seed) for trial in plan.trials for seed in trial.seeds}
             if plan.trials and _address(request) is None:
                 _prepare(request)

@@ -148,13 +148,14 @@ def _size(task: Task[Any], preset: str, capacity: Capacity, speeds: Speeds) -> l
 # -- a plan --------------------------------------------------------------------------------------
 
 
-def describe_plan(plan: Plan, preset: str, words: Sequence[str] = ()) -> list[str]:
+def describe_plan(plan: Plan, preset: str, words: Sequence[str] | None = None) -> list[str]:
     """Returns the summary of a plan: requested, stored and planned seeds, and the time.
 
     Args:
         plan: the plan.
         preset: name of the preset.
-        words: the command line's ``field=value`` words.
+        words: the command line's ``field=value`` words, for the line on the full protocol of a
+            laptop preset; None leaves it out, as all of the protocol is planned for it.
     """
     asked = sum(len(point.seeds) for point in plan.points)
     failed = f", {plan.failed:,} failed before (--rerun-failed runs them)" if plan.failed else ""
@@ -174,7 +175,7 @@ def describe_plan(plan: Plan, preset: str, words: Sequence[str] = ()) -> list[st
             f"of {plan.capacity.describe()}",
             describe_duration(plan),
         ]
-    lines += _full_protocol(plan, preset, words)
+    lines += [] if words is None else _full_protocol(plan, preset, words)
     remarks = (remark for trial in plan.trials for remark in trial.setting.remarks())
     return [*lines, *(f"note: {remark}" for remark in dict.fromkeys(remarks))]
 

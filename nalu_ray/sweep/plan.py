@@ -247,11 +247,13 @@ def _missing(point: Point, stored: Stored, job: Job) -> tuple[int, ...]:
 def _of_other_code(
     points: Sequence[Point], stored: Stored, codes: Mapping[str, str]
 ) -> dict[tuple[str, int], Outcome]:
-    asked = ((point.setting.id, seed) for point in points for seed in point.seeds)
+    asked = ((point.setting.id, point.seeds) for point in points)  # an id is a hash of all values
     return {
-        key: stored[key]
-        for key in asked
-        if key in stored and stored[key].code != codes.get(key[0], stored[key].code)
+        (sid, seed): stored[sid, seed]
+        for sid, seeds in asked
+        for seed in seeds
+        if (sid, seed) in stored
+        and stored[sid, seed].code != codes.get(sid, stored[sid, seed].code)
     }
 
 

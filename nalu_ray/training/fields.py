@@ -240,12 +240,12 @@ class SupervisedSetting(Setting):
                     f"options: {name} is not an option here; set the field {fields[name]}="
                 )
             typed[name] = _typed_option(name, value, types[name]) if name in types else value
+        object.__setattr__(self, "options", typed)  # option_defaults may look at them
         takers = [(set(entry.options), self.option_defaults(entry)) for entry in entries]
         for name, value in list(typed.items()):
             usual = [defaults.get(name, ...) for known, defaults in takers if name in known]
             if usual and all(_same(value, default) for default in usual):
                 del typed[name]
-        object.__setattr__(self, "options", typed)
         return self
 
 

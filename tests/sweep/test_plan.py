@@ -330,3 +330,19 @@ def test_failures_that_differ_in_a_number_are_one_line_that_says_so(fake: Any) -
     many = "failed: 3 seeds: diverged at step 5 (the first; the others differ in a number)"
     assert lines(5, 7, 5)[0] == many
     assert lines(5, 7, 5)[1].endswith("seeds 0-2")
+
+
+def test_a_plan_makes_an_id_per_setting_and_not_per_seed(
+    fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    of = fake.setting_type.id.fget
+    monkeypatch.setattr(
+        fake.setting_type, "id", property(lambda setting: made.append(setting) or of(setting))
+    )
+    counts = []
+    for seeds in (2, 200):
+        made.clear()
+        plan(fake, points(fake, 3, seeds), capacity(1), seeds_per_trial=200)
+        counts.append(len(made))
+    assert counts[0] == counts[1]

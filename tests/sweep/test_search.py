@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from nalu_ray import tune
-from nalu_ray.command import flags, request, rounds
+from nalu_ray.command import flags, request, rounds, screen
 from nalu_ray.command.words import Changes
 from nalu_ray.errors import ConfigError
 from nalu_ray.sweep.presets import Preset, expand, with_samples
@@ -156,15 +156,21 @@ def test_optuna_learns_from_scores() -> None:
 
 
 def test_failed_seeds_are_rerun_once_per_command_not_per_round(
-    fake: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fake: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("optuna")
+    planned = []
+    monkeypatch.setattr(screen, "_full_protocol", lambda *given: planned.append(given) or ["full"])
     marks = tmp_path / "marks"
     line = "fake layer=a lr=log:1e-3:1 samples=7 --search optuna seeds=2 steps=1 --local"
     words = [*line.split(), "wrong=diverge", f"folder={tmp_path}", "--out", str(tmp_path / "out")]
     assert tune.main(words) == 1
     marks.unlink()
     capsys.readouterr()
+    planned.clear()
     assert tune.main([*words, "--rerun-failed"]) == 1
     starts = [text.split()[2] for text in marks.read_text().splitlines() if "start" in text]
     assert starts == ["1"] * 7  # the failed seed of each sample
@@ -172,3 +178,4 @@ def test_failed_seeds_are_rerun_once_per_command_not_per_round(
     shown = capsys.readouterr().out
     assert shown.count("search: 7 samples of lr=log:0.001:1; optuna, seed 0") == 1
     assert shown.count(" to do\n") == 2
+    assert shown.count("full\n") == len(planned) == 1

@@ -257,6 +257,44 @@ def test_the_table_of_noise_has_what_runs() -> None:
     assert run == {(row, column) for row in NOISE.rows.labels for column in NOISE.columns.labels}
 
 
+def test_stored_rows_of_noise_keep_their_ids() -> None:
+    points = expand(sweep_of(TASK).presets["snmu-noise"], SingleModuleSetting, {})
+    settings: list[Any] = [point.setting for point in points]
+    ids = [setting.id for setting in settings if setting.train_range == (1, 2)]
+    assert ids == [
+        "66f613f0c955c384",
+        "f58949d6c18eeb44",
+        "cb642ae13e55f4af",
+        "21cb731960800765",
+        "c28eeee16f3b1f7b",
+        "d0011920969239c7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"noise_low": 1, "noise_high": 5}, {}),
+        ({"noise_high": "5", "noise_low": "1"}, {}),
+        ({"noise_low": 1}, {}),
+        ({"noise_high": 5}, {}),
+        ({"noise_low": 1, "noise_high": 2}, {"noise_low": 1.0, "noise_high": 2.0}),
+        ({"noise_low": 0.5, "noise_high": 5}, {"noise_low": 0.5}),
+        ({"noise_high": 2}, {"noise_high": 2.0}),
+        ({"noise_low": 1, "noise_high": 5, "batch_noise": False}, {}),
+    ],
+)
+def test_a_range_of_noise_is_one_setting_however_often_it_is_read(
+    given: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    setting = SingleModuleSetting(layer="snmu", op="mul", options=given)
+    assert setting.options == kept
+    again = SingleModuleSetting(**setting.model_dump())
+    assert again == setting
+    assert again.id == setting.id
+    assert setting.id == SingleModuleSetting(layer="snmu", op="mul", options=kept).id
+
+
 @pytest.mark.parametrize(
     ("preset", "ramp"),
     [("paper", "20000:35000"), ("redundant-10", "50000:75000"), ("redundant-100", "50000:75000")],

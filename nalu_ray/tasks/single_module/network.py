@@ -70,7 +70,8 @@ class SingleModuleSetting(SupervisedSetting):
 
     def option_defaults(self, entry: layers.LayerEntry) -> Mapping[str, Any]:
         usual = dict(super().option_defaults(entry))
-        if "noise_high" in self.options:  # stored rows of snmu-noise have both ends of a range
+        # stored rows of snmu-noise have both ends of a range whose upper end is not the default
+        if self.options.get("noise_high", usual.get("noise_high")) != usual.get("noise_high"):
             usual.pop("noise_low", None)
         return usual
 
