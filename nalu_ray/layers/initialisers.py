@@ -28,11 +28,11 @@ def variance_range(features: int) -> float:
     Args:
         features: in_features + out_features.
     """
-    wanted, low, high = 2 / max(features, 5), 0.0, 32.0
+    target, low, high = 2 / max(features, 5), 0.0, 32.0
     for _ in range(60):
         r = (low + high) / 2
         variance = (1 - math.tanh(r) / r) * (r - math.tanh(r / 2)) / (2 * r)
-        low, high = (r, high) if variance < wanted else (low, r)
+        low, high = (r, high) if variance < target else (low, r)
     return (low + high) / 2
 
 
@@ -67,8 +67,8 @@ INITIALISERS: dict[str, Callable[[Tensor, torch.Generator | None], Tensor]] = {
 
 def check_init(field: str, init: object) -> None:
     """Raise ``ValueError`` unless ``init`` is a known name or a finite number."""
-    known = init in INITIALISERS if isinstance(init, str) else is_finite(init)
-    if not known:
+    is_valid = init in INITIALISERS if isinstance(init, str) else is_finite(init)
+    if not is_valid:
         allowed = ", ".join(INITIALISERS)
         raise ValueError(f"{field} must be one of {allowed} or a finite number, got {init!r}")
 

@@ -172,11 +172,11 @@ class Registry:
         Raises:
             UnknownLayerError: if there is none; the message suggests the nearest and lists all.
         """
-        known = self.names()
+        allowed_names = self.names()
         if name not in self.entries:
-            near = get_close_matches(name.lower(), known, n=1)
+            near = get_close_matches(name.lower(), allowed_names, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            allowed = ", ".join(known)
+            allowed = ", ".join(allowed_names)
             raise UnknownLayerError(f"unknown {self.noun} {name!r}.{hint} Allowed: {allowed}")
         return self.entries[name]
 

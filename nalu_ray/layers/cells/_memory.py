@@ -135,9 +135,9 @@ def _content(words: Tensor, keys: Tensor, strengths: Tensor) -> Tensor:
 def _usage(memory: Memory, free: Tensor) -> Tensor:
     """Slots just written are in use, except those freed after a read."""
     written = memory.usage + memory.write - memory.usage * memory.write
-    kept = 1 - free[..., None] * memory.read
+    retention = 1 - free[..., None] * memory.read
     # not torch.prod: its gradient looks for zeros, which vmap refuses
-    return written * functools.reduce(torch.mul, kept.unbind(-2))
+    return written * functools.reduce(torch.mul, retention.unbind(-2))
 
 
 def _allocation(usage: Tensor) -> Tensor:
@@ -146,19 +146,19 @@ def _allocation(usage: Tensor) -> Tensor:
     Slots are ordered by usage, then by index: a_j = (1 - u_j) product of u_i, i before j.
     The product is taken over all slots at once, with neither a sort nor a cumulative product.
     """
-    usages, others = usage[..., :, None], usage[..., None, :]
+    usages, other_usages = usage[..., :, None], usage[..., None, :]
     index = torch.arange(usage.shape[-1], device=usage.device)
     earlier = index < index[:, None]
-    before = torch.where(earlier, others <= usages, others < usages).to(usage.dtype)
+    before = torch.where(earlier, other_usages <= usages, other_usages < usages).to(usage.dtype)
     # only after the comparison, as it makes slots of little use equal
     usage = _EPSILON + (1 - _EPSILON) * usage
-    left = (before @ usage.log()[..., None]).squeeze(-1).exp()
-    return (1 - usage) * left
+    product = (before @ usage.log()[..., None]).squeeze(-1).exp()
+    return (1 - usage) * product
 
 
 def _link(memory: Memory, write: Tensor) -> Tensor:
     """Links each slot written now to the slots written just before, but not to itself."""
     to, since = write[..., :, None], write[..., None, :]
-    kept = (1 - to - since) * memory.link
-    link = torch.addcmul(kept, to, memory.precedence[..., None, :])
+    kept_link = (1 - to - since) * memory.link
+    link = torch.addcmul(kept_link, to, memory.precedence[..., None, :])
     return link * (1 - torch.eye(write.shape[-1], dtype=write.dtype, device=write.device))

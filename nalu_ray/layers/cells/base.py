@@ -83,8 +83,8 @@ class Cell(nn.Module, ABC):
             The outputs of all steps, (steps, batch, out_features), and the last state.
         """
         weights, outputs, start = self._weights(), [], self.initial(1, x)
-        for projected, kept in zip(self._project(x, weights), keep, strict=True):
-            output, state = self._step(projected, reset(state, kept, start), weights)
+        for projected, step_keep in zip(self._project(x, weights), keep, strict=True):
+            output, state = self._step(projected, reset(state, step_keep, start), weights)
             outputs.append(output)
         return torch.stack(outputs), state
 

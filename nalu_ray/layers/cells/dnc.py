@@ -83,10 +83,10 @@ class DNC(Cell):
         h, c, read, *memory = state
         h, (_, c) = self.lstm.control(projected, read, (h, c), weights[1])
         request = read_request(self.request(h), self.width, self.reads)
-        words, kept = access(Memory(*memory), request)
+        words, new_memory = access(Memory(*memory), request)
         read = words.flatten(-2)
         y = self.read_out(torch.cat([h, read], -1)).clamp(-self.clip, self.clip)
-        return y, (h, c.clamp(-self.clip, self.clip), read, *kept)
+        return y, (h, c.clamp(-self.clip, self.clip), read, *new_memory)
 
     def extra_repr(self) -> str:
         return (

@@ -70,11 +70,11 @@ class MCLSTM(Cell):
         self.in_features, self.out_features = in_features, hidden_features
         self.auxiliary, self.cumulative = auxiliary, cumulative
         self.masses, self.hidden = in_features - auxiliary, hidden_features
-        known, gates = max(auxiliary, 1), 0 if cumulative else hidden_features
-        self.A = nn.Parameter(torch.empty(self.masses * hidden_features, known))
+        gate_inputs, gates = max(auxiliary, 1), 0 if cumulative else hidden_features
+        self.A = nn.Parameter(torch.empty(self.masses * hidden_features, gate_inputs))
         self.d = nn.Parameter(torch.empty(self.masses, hidden_features))
         self.r = nn.Parameter(torch.empty(hidden_features, hidden_features))
-        self.B = nn.Parameter(torch.empty(gates, known)) if gates else None
+        self.B = nn.Parameter(torch.empty(gates, gate_inputs)) if gates else None
         self.b = nn.Parameter(torch.empty(gates)) if gates else None
         self.reset_parameters()
 

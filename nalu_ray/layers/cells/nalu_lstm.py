@@ -135,8 +135,8 @@ class ConfiguredNALU(Cell):
         self.init, self.m_init, self.gate_init = init, m_init, gate_init
         width = values + registers
         self.register_buffer("comparisons", _comparisons(width), persistent=False)
-        seen = {"none": 0, "sign": len(self.comparisons)}.get(view, width)
-        self.lstm = Controller(self.symbols, seen, hidden_features, forget_init=forget_init)
+        view_width = {"none": 0, "sign": len(self.comparisons)}.get(view, width)
+        self.lstm = Controller(self.symbols, view_width, hidden_features, forget_init=forget_init)
         # rows of h's maps for each register: W_hat's, M_hat's, G's
         self.widths = [width, width, width if gate == "input" else 1]
         self.nac = MadeNAC(width)
@@ -183,8 +183,8 @@ class ConfiguredNALU(Cell):
     def _compute(self, numbers: Tensor, h: Tensor) -> Tensor:
         """The NALU that h configures, one per row of the batch, (batch, width) to (batch, k)."""
         configured = linear(h, self.weight).unflatten(-1, self.bias.shape) + self.bias
-        made, gate = configured.tensor_split([2 * self.widths[0]], -1)
-        weight, numbers = self.nac(made), numbers[..., None, :]
+        nac_weights, gate = configured.tensor_split([2 * self.widths[0]], -1)
+        weight, numbers = self.nac(nac_weights), numbers[..., None, :]
         # products and sums, as many tiny matrix products cost more
         a = (weight * numbers).sum(-1)
         exponents = (weight * log_magnitude(numbers, self.epsilon)).sum(-1)

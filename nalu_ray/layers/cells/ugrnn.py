@@ -38,6 +38,6 @@ class UGRNN(AffineCell):
     ) -> tuple[Tensor, State]:
         (h,) = state
         gate, update = (projected + h @ self.weight_h.mT).chunk(2, -1)
-        kept = torch.sigmoid(gate + FORGET_OFFSET).to(h.dtype)
-        h = torch.lerp(torch.tanh(update).to(h.dtype), h, kept)
+        keep_gate = torch.sigmoid(gate + FORGET_OFFSET).to(h.dtype)
+        h = torch.lerp(torch.tanh(update).to(h.dtype), h, keep_gate)
         return h, (h,)

@@ -83,8 +83,8 @@ class _Cells(Registry):
     def _of(self, entry: LayerEntry) -> LayerEntry:
         """The cell of a network's first unit, under the network's name."""
         first = cast(Stacked, entry.factory).first
-        own = (known.factory for known in self.entries.values())
-        cells = {cell.unit: cell for cell in own if isinstance(cell, UnitFactory)}
+        factories = (cell_entry.factory for cell_entry in self.entries.values())
+        cells = {cell.unit: cell for cell in factories if isinstance(cell, UnitFactory)}
         return replace(entry, factory=cells.get(first) or UnitFactory(first))
 
 
