@@ -65,9 +65,9 @@ class Keeper:
         if self.rule is None or split != self.rule.split:
             return
         if self.rule.metric not in figures:
-            there = ", ".join(figures) or "no metric"
+            metrics = ", ".join(figures) or "no metric"
             raise ValueError(
-                f"networks are kept by {split} {self.rule.metric}, but {split} has {there}"
+                f"networks are kept by {split} {self.rule.metric}, but {split} has {metrics}"
             )
         values = figures[self.rule.metric].detach().double().cpu()
         taken = values < self.values if self.rule.step == "best" else values.isfinite()

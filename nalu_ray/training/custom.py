@@ -156,8 +156,8 @@ def _start(task: SupervisedTask[Any], setting: SupervisedSetting, model: Model) 
             reset()
     before = dict(model.named_parameters())
     for name, value in network.named_parameters():
-        given = value.requires_grad and torch.equal(value, before[name])
-        if given and bool((value != value.flatten()[:1]).any()):
+        unchanged = value.requires_grad and torch.equal(value, before[name])
+        if unchanged and bool((value != value.flatten()[:1]).any()):
             raise TypeError(
                 f"parameter {name} would start alike in every seed: its module has no "
                 "reset_parameters; pass a function that builds the network"

@@ -191,8 +191,8 @@ class SupervisedSetting(Setting):
     @classmethod
     def _option_fields(cls) -> dict[str, str]:
         """Returns the field of each option that a field gives."""
-        given = cls.OPTION_FIELDS.items()
-        return {option: name for name, option in given if name in cls.model_fields}
+        option_fields = cls.OPTION_FIELDS.items()
+        return {option: name for name, option in option_fields if name in cls.model_fields}
 
     def unread(self) -> dict[str, str]:
         idle = {
@@ -205,10 +205,10 @@ class SupervisedSetting(Setting):
         entries = self.built()
         if entries is None:
             return idle
-        known = {option for entry in entries for option in entry.options}
+        unit_options = {option for entry in entries for option in entry.options}
         names = " and ".join(dict.fromkeys(entry.name for entry in entries)) or "a linear layer"
         for option, name in self._option_fields().items():
-            if option not in known:
+            if option not in unit_options:
                 idle[name] = f"{names} has no {name}"
         return idle
 
@@ -227,14 +227,14 @@ class SupervisedSetting(Setting):
         So ``epsilon: 1`` and ``1.0`` are one setting, and ``bias: false`` is not a text. An option
         at its default is left out: both ways are one setting, too.
         """
-        given: Mapping[str, Any] = getattr(self, "options", {})
-        entries = self.built() if given else None
+        options: Mapping[str, Any] = getattr(self, "options", {})
+        entries = self.built() if options else None
         if entries is None:
             return self
         fields = self._option_fields()
         types = {name: hint for entry in entries for name, hint in entry.option_types.items()}
         typed = {}
-        for name, value in given.items():
+        for name, value in options.items():
             if name in fields:
                 raise ValueError(
                     f"options: {name} is not an option here; set the field {fields[name]}="
@@ -243,7 +243,7 @@ class SupervisedSetting(Setting):
         object.__setattr__(self, "options", typed)  # option_defaults may look at them
         takers = [(set(entry.options), self.option_defaults(entry)) for entry in entries]
         for name, value in list(typed.items()):
-            usual = [defaults.get(name, ...) for known, defaults in takers if name in known]
+            usual = [defaults.get(name, ...) for accepted, defaults in takers if name in accepted]
             if usual and all(_same(value, default) for default in usual):
                 del typed[name]
         return self

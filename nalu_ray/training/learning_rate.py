@@ -30,5 +30,5 @@ def factor(step: int, name: ScheduleName, steps: int, end: float, warmup: int) -
     progress = min(1.0, (step - warmup) / max(1, steps - warmup))
     if name == "constant":
         return 1.0
-    left = 1 - progress if name == "linear" else (1 + math.cos(math.pi * progress)) / 2
-    return end + (1 - end) * left
+    remaining = 1 - progress if name == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return end + (1 - end) * remaining

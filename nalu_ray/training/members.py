@@ -48,12 +48,12 @@ def penalty(unit: nn.Module, inputs: Tensor | None) -> Named:
         inputs: all inputs of its forward pass in a step, (N, in_features), or None if none of the
             penalties that are asked for depends on them.
     """
-    say: Any = unit
+    untyped_unit: Any = unit
     if not takes_inputs(unit):
-        return _named(say.penalty())
+        return _named(untyped_unit.penalty())
     if inputs is None:  # any will do
-        inputs = _zeros(unit, say.in_features)
-    return _named(say.penalty(inputs))
+        inputs = _zeros(unit, untyped_unit.in_features)
+    return _named(untyped_unit.penalty(inputs))
 
 
 def _zeros(unit: nn.Module, features: int) -> Tensor:
@@ -87,8 +87,8 @@ def _named(values: Any, *, scalars: bool = True) -> Named:
         raise TypeError(f"must be a dict of {noun}s, got {type(values).__name__}")
     for name, value in values.items():
         if not isinstance(value, Tensor) or (scalars and value.shape != ()):
-            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise TypeError(f"{name} must be a {noun}, got {got}")
+            actual = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise TypeError(f"{name} must be a {noun}, got {actual}")
     return values
 
 
@@ -134,27 +134,29 @@ def bounds(network: nn.Module) -> dict[str, tuple[float, float]]:
     names = {id(tensor): name for name, tensor in network.named_parameters()}
     limits: dict[str, tuple[float, float]] = {}
     for path, module in network.named_modules():
-        own = dict(module.named_parameters(recurse=False))
+        parameters = dict(module.named_parameters(recurse=False))
         for name, pair in _bounds(module).items():
-            where = about(network, path, "bounds")
-            if name not in own:
-                there = ", ".join(own) or "none"
-                raise TypeError(f"{where}: {name!r} is no parameter of its own; there is {there}")
+            subject = about(network, path, "bounds")
+            if name not in parameters:
+                available = ", ".join(parameters) or "none"
+                raise TypeError(
+                    f"{subject}: {name!r} is no parameter of its own; there is {available}"
+                )
             try:
                 low, high = map(float, pair)
             except (TypeError, ValueError):
                 text = f"{name} must be a pair of numbers, got {shown(pair)}"
-                raise TypeError(f"{where}: {text}") from None
+                raise TypeError(f"{subject}: {text}") from None
             if not low <= high:
-                raise TypeError(f"{where}: {name} {low:g}:{high:g} is an empty range")
-            if own[name].requires_grad:
-                limits[names[id(own[name])]] = (low, high)
+                raise TypeError(f"{subject}: {name} {low:g}:{high:g} is an empty range")
+            if parameters[name].requires_grad:
+                limits[names[id(parameters[name])]] = (low, high)
     return limits
 
 
 def _bounds(module: nn.Module) -> Mapping[str, tuple[float, float]]:
-    said = getattr(module, "bounds", None)
-    return said if isinstance(said, Mapping) else {}
+    limits = getattr(module, "bounds", None)
+    return limits if isinstance(limits, Mapping) else {}
 
 
 def measured(replicas: Replicas) -> dict[str, Tensor]:

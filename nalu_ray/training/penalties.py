@@ -92,13 +92,13 @@ def _matched(
     if chosen or term.name in of_task:
         return Matched(term, chosen, of_task=term.name in of_task)
     norms = "over parameters there are l1@PATTERN and l2@PATTERN"
-    known = dict.fromkeys([*(name for _, name in every), *every.values(), *of_task])
-    if not known:
+    choices = dict.fromkeys([*(name for _, name in every), *every.values(), *of_task])
+    if not choices:
         raise ValueError(
             f"penalty: unknown penalty {short(term.name)!r}: no unit of this network has any; "
             f"{norms}"
         )
-    raise ValueError(f"penalty: {did_you_mean('penalty', term.name, known)}; {norms}")
+    raise ValueError(f"penalty: {did_you_mean('penalty', term.name, choices)}; {norms}")
 
 
 class Penalties:
@@ -181,10 +181,10 @@ class Penalties:
         weights = self._limited(active, step, coefficients, loss.detach())
 
         def penalise(inputs: Named) -> tuple[Tensor, ...]:
-            given = (x.detach() for x in inputs.values())
+            tensors = (x.detach() for x in inputs.values())
             with torch.no_grad():
                 return self._differentiated(
-                    active, list(inputs), flat.detach(), buffers, weights, *given
+                    active, list(inputs), flat.detach(), buffers, weights, *tensors
                 )
 
         return self._with_graph(active, loss, penalise)
@@ -211,7 +211,7 @@ class Penalties:
         (gradient,) = torch.autograd.grad(
             [total.sum(), *(x for x, _ in learned)],
             self.replicas.flat,
-            [None, *(given for _, given in learned)],
+            [None, *(input_slope for _, input_slope in learned)],
         )
         return total.detach() + value, gradient + slope
 
@@ -250,10 +250,12 @@ class Penalties:
         return loss + value, gradient + slope
 
     def _with_task(self, active: Sequence[int], weights: Tensor, loss: Tensor) -> Tensor:
-        places = [place for place, index in enumerate(active) if self.matched[index].of_task]
-        of_task = self.of_task() if places else {}
-        for place in places:
-            loss = loss + weights[place] * of_task[self.matched[active[place]].term.name]
+        positions = [
+            position for position, index in enumerate(active) if self.matched[index].of_task
+        ]
+        of_task = self.of_task() if positions else {}
+        for position in positions:
+            loss = loss + weights[position] * of_task[self.matched[active[position]].term.name]
         return loss
 
     def _active(self, step: int | None) -> list[int]:
@@ -307,16 +309,16 @@ class Penalties:
 
         A rehearsal, whose step is None, records them at once, to find what cannot be recorded.
         """
-        given = [weights, *(x.detach() for x in inputs.values())]
-        key = (*active, *(x.shape for x in given))
+        arguments = [weights, *(x.detach() for x in inputs.values())]
+        key = (*active, *(x.shape for x in arguments))
         if key not in self._recorded:
             function = partial(self._differentiated, active, list(inputs))
             self._calls[key] += 1
             if step is not None and self._calls[key] <= PLAIN_CALLS:
                 with torch.no_grad():
-                    return function(self.replicas.flat.detach(), self.replicas.buffers, *given)
-            self._recorded[key] = self.replicas.record(function, *given)
-        return self._recorded[key](*given)
+                    return function(self.replicas.flat.detach(), self.replicas.buffers, *arguments)
+            self._recorded[key] = self.replicas.record(function, *arguments)
+        return self._recorded[key](*arguments)
 
     def _differentiated(
         self,
@@ -333,20 +335,21 @@ class Penalties:
         """
         leaves = [tensor.detach().requires_grad_() for tensor in (flat, *inputs)]
         with torch.enable_grad():
-            seen = dict(zip(paths, leaves[1:], strict=True))
-            values = self._sums(active, leaves[0], buffers, seen)
+            inputs_by_path = dict(zip(paths, leaves[1:], strict=True))
+            values = self._sums(active, leaves[0], buffers, inputs_by_path)
         if not values:  # all are of the task
             return torch.zeros_like(weights[0]), *map(torch.zeros_like, leaves)
-        for place, value in values.items():
+        for position, value in values.items():
             if not value.requires_grad:
-                name = self.matched[active[place]].term.name
+                name = self.matched[active[position]].term.name
                 raise TypeError(f"penalty {name} depends on no trained parameter")
-        own = [weights[place] for place in values]
+        term_weights = [weights[position] for position in values]
         slopes = torch.autograd.grad(
-            [*values.values()], leaves, own, allow_unused=True, materialize_grads=True
+            [*values.values()], leaves, term_weights, allow_unused=True, materialize_grads=True
         )
         parts = [
-            weight * value.detach() for weight, value in zip(own, values.values(), strict=True)
+            weight * value.detach()
+            for weight, value in zip(term_weights, values.values(), strict=True)
         ]
         return reduce(torch.add, parts), *slopes
 
@@ -360,25 +363,28 @@ class Penalties:
         """Returns units' penalties, and norms, (R,) each, by the term's place in ``active``."""
         matched = [self.matched[index] for index in active]
         paths = dict.fromkeys(path for match in matched for path, _ in match.of_units)
-        of_units = {place: match.of_units for place, match in enumerate(matched) if match.of_units}
+        of_units = {
+            position: match.of_units for position, match in enumerate(matched) if match.of_units
+        }
 
-        def penalties(network: nn.Module, *given: Tensor) -> dict[int, Tensor]:
-            seen = dict(zip(inputs, given, strict=True))
+        def penalties(network: nn.Module, *tensors: Tensor) -> dict[int, Tensor]:
+            inputs_by_path = dict(zip(inputs, tensors, strict=True))
             named = {
-                path: members.penalty(network.get_submodule(path), seen.get(path)) for path in paths
+                path: members.penalty(network.get_submodule(path), inputs_by_path.get(path))
+                for path in paths
             }
             return {
-                place: reduce(torch.add, [named[path][name] for path, name in keys])
-                for place, keys in of_units.items()
+                position: reduce(torch.add, [named[path][name] for path, name in keys])
+                for position, keys in of_units.items()
             }
 
         values: dict[int, Tensor] = {}
         if of_units:
             values = self.replicas.apply(penalties, *inputs.values(), flat=flat, buffers=buffers)
-        for place, match in enumerate(matched):
+        for position, match in enumerate(matched):
             if match.parameters:
                 size = flat.abs() if match.term.name.startswith("l1@") else flat.square()
-                values[place] = (size * self._masks[match.parameters]).sum(1)
+                values[position] = (size * self._masks[match.parameters]).sum(1)
         return values
 
 

@@ -133,16 +133,16 @@ def parse(text: str) -> list[Term]:
 
 
 def _term(text: str) -> Term:
-    name, *rest = (part.strip() for part in text.split(":"))
-    if not name or not rest:
+    name, *parts = (part.strip() for part in text.split(":"))
+    if not name or not parts:
         raise ValueError(f"{short(text)!r}: write {FORM}")
-    coefficient = patterns.number(rest[0])
+    coefficient = patterns.number(parts[0])
     if coefficient < 0:
         raise ValueError(f"{short(text)!r}: the coefficient must be at least 0")
-    kind, *arguments = rest[1:] or [Constant.name]
-    if kind not in SCHEDULES:
-        raise ValueError(did_you_mean("schedule", kind, SCHEDULES))
-    return Term(name, coefficient, _schedule(text, SCHEDULES[kind], arguments))
+    schedule_name, *arguments = parts[1:] or [Constant.name]
+    if schedule_name not in SCHEDULES:
+        raise ValueError(did_you_mean("schedule", schedule_name, SCHEDULES))
+    return Term(name, coefficient, _schedule(text, SCHEDULES[schedule_name], arguments))
 
 
 def _schedule(text: str, schedule: type[Schedule], arguments: Sequence[str]) -> Schedule:
@@ -152,8 +152,8 @@ def _schedule(text: str, schedule: type[Schedule], arguments: Sequence[str]) -> 
         raise ValueError(f"{short(text)!r}: write the schedule as {form}")
     values = {}
     for name, argument in zip(names, arguments, strict=True):
-        kind = schedule.model_fields[name].annotation or float
-        values[name] = patterns.number(argument, kind)
+        value_type = schedule.model_fields[name].annotation or float
+        values[name] = patterns.number(argument, value_type)
     try:
         return schedule(**values)
     except ValidationError as error:

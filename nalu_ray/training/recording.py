@@ -94,8 +94,8 @@ class Repeated:
         results = repeat(*given)
         if late <= self.compared_calls:
             plain = self.function(*given)
-            leaves, others = tree_flatten(plain)[0], tree_flatten(results)[0]
-            if not all(map(same_bits, leaves, others)):
+            leaves, repeated_leaves = tree_flatten(plain)[0], tree_flatten(results)[0]
+            if not all(map(same_bits, leaves, repeated_leaves)):
                 self._known[key] = None
             return plain
         return results
@@ -142,8 +142,8 @@ def launched(function: Function, *examples: Tensor) -> Function:
 
     def repeat(*given: Tensor) -> Any:
         with torch.no_grad():
-            for place, tensor in zip(fixed, given, strict=True):
-                place.copy_(tensor, non_blocking=True)
+            for buffer, tensor in zip(fixed, given, strict=True):
+                buffer.copy_(tensor, non_blocking=True)
             launch()
             return tree_unflatten([result.clone() for result in results], spec)
 
@@ -198,9 +198,9 @@ def _drop_idle(graph: GraphModule) -> None:
     for node in graph.graph.nodes:
         if node.target not in _IDLE:
             continue
-        given = node.args[0]
-        before, after = given.meta["val"], node.meta["val"]
+        source = node.args[0]
+        before, after = source.meta["val"], node.meta["val"]
         if (before.shape, before.stride()) == (after.shape, after.stride()):
-            node.replace_all_uses_with(given)
+            node.replace_all_uses_with(source)
     graph.graph.eliminate_dead_code()
     graph.recompile()

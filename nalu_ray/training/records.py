@@ -69,9 +69,9 @@ def _frame(item: Record, seeds: Sequence[int], diverged: Tensor, done: Tensor) -
         }
     )
     alive = ((diverged < 0) | (diverged >= steps)) & ((done < 0) | (done >= steps))
-    kept: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
+    live_rows: pd.DataFrame = frame[alive.repeat_interleave(points).numpy()]
     about = {name: item[name] for name in ("split", "metric")}
-    return kept.assign(**about, reason=None, outcome=None)
+    return live_rows.assign(**about, reason=None, outcome=None)
 
 
 def _final_rows(seeds: Sequence[int], diverged: Tensor, steps: Tensor) -> pd.DataFrame:

@@ -94,9 +94,9 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
         TypeError: if they cannot; the message says what to do instead.
     """
     giant = sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS
-    asked = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
+    choices = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
     ruled = setting.id if any(map(task.own, RULES)) else None
-    key = (ruled, *asked, *_signature(network))
+    key = (ruled, *choices, *_signature(network))
     outcomes = _outcomes.setdefault(type(task), {})
     if key not in outcomes:
         fault = _fault(task, setting, giant)

@@ -165,12 +165,12 @@ class Replicas:
     @contextlib.contextmanager
     def holding(self, flat: Tensor, buffers: Tensors) -> Iterator[None]:
         """Puts other parameters and buffers, in the same layout, in the place of the networks'."""
-        own = self.flat, self.buffers
+        previous = self.flat, self.buffers
         self.flat, self.buffers = flat, buffers
         try:
             yield
         finally:
-            self.flat, self.buffers = own
+            self.flat, self.buffers = previous
 
     def watch(self, paths: Iterable[str]) -> None:
         """Keeps the inputs of some submodules in the training calls from now on.
@@ -227,8 +227,8 @@ class Replicas:
         Args:
             flat, buffers: read instead of :attr:`flat` and :attr:`buffers`, in the same layout.
         """
-        known = self.parameters(flat) | (self.buffers if buffers is None else buffers)
-        return {saved: known[name].detach() for saved, name in self._saved.items()}
+        tensors = self.parameters(flat) | (self.buffers if buffers is None else buffers)
+        return {saved: tensors[name].detach() for saved, name in self._saved.items()}
 
     def replica(self, index: int) -> Tensors:
         """Returns one replica's state dict, as a copy."""
@@ -272,13 +272,13 @@ class Replicas:
             state = weights | buffers
             self._seen = {} if self._evaluating else {path: [] for path in self._watched}
             result = functional_call(module, state, given)
-            seen = {path: torch.cat(parts) for path, parts in self._seen.items() if parts}
+            watched_inputs = {path: torch.cat(parts) for path, parts in self._seen.items() if parts}
             self._seen = {}
             # functional_call puts there what the module has assigned to its buffers
-            return result, {name: state[name] for name in buffers}, seen
+            return result, {name: state[name] for name in buffers}, watched_inputs
 
-        result, buffers, seen = self._over_seeds(call, state_of_module, inputs, shared)
-        for path, part in seen.items():
+        result, buffers, watched_inputs = self._over_seeds(call, state_of_module, inputs, shared)
+        for path, part in watched_inputs.items():
             self._watched[path].append(part)
         if not self._evaluating:
             # a new dictionary: who holds the present one has what was before this call
@@ -301,9 +301,11 @@ class Replicas:
         weights, buffers = state
         if self._as_one:
             lone = ({name: value[0] for name, value in part.items()} for part in (weights, buffers))
-            mine, kept = lone
-            kept = {name: value.clone() for name, value in kept.items()}
-            return _mapped(lambda x: x[None], call(mine, kept, tuple(x[0] for x in inputs)))
+            lone_weights, lone_buffers = lone
+            lone_buffers = {name: value.clone() for name, value in lone_buffers.items()}
+            return _mapped(
+                lambda x: x[None], call(lone_weights, lone_buffers, tuple(x[0] for x in inputs))
+            )
         if shared:
             inputs = [tensor.squeeze(0) for tensor in inputs]
         if self._twice:
@@ -432,8 +434,8 @@ def _generators_kept() -> contextlib.AbstractContextManager[None]:
     Done once per block: saving a GPU's generator waits for the GPU.
     """
     in_use = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    kept: contextlib.AbstractContextManager[None] = torch.random.fork_rng(devices=in_use)
-    return kept
+    fork: contextlib.AbstractContextManager[None] = torch.random.fork_rng(devices=in_use)
+    return fork
 
 
 def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -80,10 +80,10 @@ class Step:
             loss = self.loss(batch, self.streams)
             return loss.detach(), *penalties.gradient(step, loss)
         with_penalties = penalties.needs_graph(step)
-        given = *replicas.buffers.values(), *batch.inputs, batch.targets
+        arguments = *replicas.buffers.values(), *batch.inputs, batch.targets
         if with_penalties:
-            given = *given, penalties.coefficients(step)
-        loss, total, gradient, *buffers = repeat(replicas.flat, *given)
+            arguments = *arguments, penalties.coefficients(step)
+        loss, total, gradient, *buffers = repeat(replicas.flat, *arguments)
         if is_tried:
             loss, total, gradient = self._compared(step, batch, loss, total, gradient, *buffers)
         else:
@@ -124,32 +124,36 @@ class Step:
         """Computes a step plainly; forgets the recorded one if that gave other numbers."""
         module = self.replicas.module
         before = _plain_attributes(module)
-        found = self._differentiated(step, batch, self.streams, self.penalties.coefficients)
+        plain_results = self._differentiated(step, batch, self.streams, self.penalties.coefficients)
         alike = same_bits if self.engine == "auto" else _close
-        same = all(map(alike, found, repeated))
-        if not same or _plain_attributes(module) != before:
+        agree = all(map(alike, plain_results, repeated))
+        if not agree or _plain_attributes(module) != before:
             self._recorded[self._key(step, batch)] = None
             self._refuse("they depend on more than the batch")
-        return found[:3]
+        return plain_results[:3]
 
     def _record(self, at: int, batch: Batch) -> Callable[..., tuple[Tensor, ...]] | None:
         """Returns the step as recorded, None if it cannot be."""
         replicas, inputs = self.replicas, len(batch.inputs)
         names = list(replicas.buffers)
 
-        def step(flat: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        def step(flat: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
             leaf = flat.detach().requires_grad_()
-            buffers, rest = dict(zip(names, given, strict=False)), given[len(names) :]
-            own = Batch(tuple(rest[:inputs]), rest[inputs], batch.shared)
+            buffers, batch_tensors = dict(zip(names, tensors, strict=False)), tensors[len(names) :]
+            recorded_batch = Batch(
+                tuple(batch_tensors[:inputs]), batch_tensors[inputs], batch.shared
+            )
             with torch.enable_grad(), replicas.holding(leaf, buffers):
-                return self._differentiated(at, own, _Refused(), lambda _: rest[-1])
+                return self._differentiated(
+                    at, recorded_batch, _Refused(), lambda _: batch_tensors[-1]
+                )
 
-        given = *replicas.buffers.values(), *batch.inputs, batch.targets
+        arguments = *replicas.buffers.values(), *batch.inputs, batch.targets
         if self.penalties.needs_graph(at):
-            given = *given, self.penalties.coefficients(at)
+            arguments = *arguments, self.penalties.coefficients(at)
         try:
             repeat: Callable[..., tuple[Tensor, ...]]
-            repeat = RECORDERS[self.engine](step, replicas.flat.detach(), *given)
+            repeat = RECORDERS[self.engine](step, replicas.flat.detach(), *arguments)
         except Exception as error:  # whatever a unit, a task or PyTorch raises: plain steps work
             raise_interruption(error)
             self._refuse(first_line(error))
@@ -189,11 +193,11 @@ class _Refused:
         raise TypeError("a step that reads its streams cannot be recorded")
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def _close(first: Tensor, second: Tensor) -> bool:
     """Returns whether each seed's numbers are the same up to rounding, where they are finite."""
-    one, other = (value.double().reshape(len(value), -1) for value in (one, other))
-    finite = one.isfinite().all(1)
-    far = (one - other).norm(dim=1) > 0.01 * one.norm(dim=1) + 1e-12
+    first, second = (value.double().reshape(len(value), -1) for value in (first, second))
+    finite = first.isfinite().all(1)
+    far = (first - second).norm(dim=1) > 0.01 * first.norm(dim=1) + 1e-12
     return not bool((far & finite).any())
 
 

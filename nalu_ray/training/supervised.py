@@ -141,8 +141,10 @@ class SupervisedTask(Task[S]):
             ValueError: the shapes differ, so that numbers would be compared with other examples'.
         """
         if prediction.shape[1:] != target.shape[1:]:
-            made, wanted = tuple(prediction.shape[1:]), tuple(target.shape[1:])
-            raise ValueError(f"the network answers with shape {made}, where targets have {wanted}")
+            shape, target_shape = tuple(prediction.shape[1:]), tuple(target.shape[1:])
+            raise ValueError(
+                f"the network answers with shape {shape}, where targets have {target_shape}"
+            )
         return (prediction - target).square().flatten(1).mean(1)
 
     def metrics(

@@ -53,8 +53,8 @@ def new_values(values: Any, parameters: Mapping[str, Tensor]) -> dict[str, Tenso
         )
     for name, value in values.items():
         if name not in parameters:
-            there = ", ".join(parameters)
-            raise TypeError(f"after_step: {name!r} is no trained parameter; there is {there}")
+            names = ", ".join(parameters)
+            raise TypeError(f"after_step: {name!r} is no trained parameter; there is {names}")
         if not isinstance(value, Tensor) or value.shape != parameters[name].shape:
             sizes = f"{tuple(parameters[name].shape)}, got {described(value)}"
             raise TypeError(f"after_step: {name} must be a tensor of shape {sizes}")
@@ -65,6 +65,6 @@ def new_values(values: Any, parameters: Mapping[str, Tensor]) -> dict[str, Tenso
 def described(value: Any) -> str:
     """Returns what a value is, for a message: a tensor's type and shape, else the value."""
     if isinstance(value, Tensor):
-        kind = str(value.dtype).removeprefix("torch.")
-        return f"a tensor of {kind} of shape {tuple(value.shape)}"
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"a tensor of {dtype} of shape {tuple(value.shape)}"
     return shown(value)

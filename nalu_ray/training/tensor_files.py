@@ -129,19 +129,19 @@ def misfit(network: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> str
         network: the network, on any device, also on ``meta``.
         weights: tensors by name.
     """
-    wanted = network.state_dict()
+    expected = network.state_dict()
     learned = {name for name, _ in network.named_parameters()}
     if missing := sorted(learned - set(weights)):
         return f"weights {missing[0]!r} are missing"
     for name, tensor in weights.items():
-        if name not in wanted:
+        if name not in expected:
             return f"weights {name!r} belong to another network"
         if tensor.is_meta or tensor.layout != torch.strided:
             return f"weights {name} without numbers, or with some left out"
-        if tensor.shape != wanted[name].shape:
-            shapes = f"{list(tensor.shape)} instead of {list(wanted[name].shape)}"
+        if tensor.shape != expected[name].shape:
+            shapes = f"{list(tensor.shape)} instead of {list(expected[name].shape)}"
             return f"weights {name} of shape {shapes}"
-        if tensor.is_complex() or tensor.is_floating_point() != wanted[name].is_floating_point():
+        if tensor.is_complex() or tensor.is_floating_point() != expected[name].is_floating_point():
             return f"weights {name} of type {str(tensor.dtype).removeprefix('torch.')}"
     return None
 

@@ -174,9 +174,9 @@ class Updates:
         if self._projected:
             self._project()
         if before is not None:  # a second projection may move what the first one gave
-            others = torch.ones(len(flat), dtype=torch.bool)
-            others[seeds] = False
-            flat.copy_(chosen(others, before, flat))
+            other_seeds = torch.ones(len(flat), dtype=torch.bool)
+            other_seeds[seeds] = False
+            flat.copy_(chosen(other_seeds, before, flat))
 
     def _write(self, values: Mapping[str, Tensor]) -> None:
         """Writes values back, (R, *shape) each; they must be no views of the parameters."""
@@ -236,12 +236,12 @@ class Cycle:
         sets = moving(phases, replicas.names)
         groups: dict[tuple[int, ...], list[str]] = {}
         for name in replicas.names:
-            when = tuple(index for index, names in enumerate(sets) if name in names)
-            groups.setdefault(when, []).append(name)
+            phase_indices = tuple(index for index, names in enumerate(sets) if name in names)
+            groups.setdefault(phase_indices, []).append(name)
         groups.pop((), None)  # these never move
         self.masks = [patterns.mask(replicas, names) for names in groups.values()]
         self.turns = [
-            [number for number, when in enumerate(groups) if index in when]
+            [number for number, phase_indices in enumerate(groups) if index in phase_indices]
             for index, phase in enumerate(phases)
             for _ in range(phase.steps)
         ]
