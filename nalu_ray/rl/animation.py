@@ -97,15 +97,15 @@ def play(
     rules = dataclasses.replace(agent.world, instructions=instruction, time_limit=time_limit)
     env = TimeGridworldEnv(observation="frame", **dataclasses.asdict(rules))
     for episode in range(episodes):
-        seen, info = env.reset(seed=seed if episode == 0 else None)
+        observation, info = env.reset(seed=seed if episode == 0 else None)
         player = agent.player(1, greedy=greedy, seed=seed + episode)
         ended = False
         while not ended:
-            (action,) = player.act(np.array([seen["frame"]]), seen["instruction"])
+            (action,) = player.act(np.array([observation["frame"]]), observation["instruction"])
             now = Moment(episode + 1, env.frame, info["t"], instruction, info["distance"])
             chances = tuple(player.probabilities[0].tolist())
             yield dataclasses.replace(now, action=ACTIONS[action], probabilities=chances)
-            seen, _, ended, _, info = env.step(action)
+            observation, _, ended, _, info = env.step(action)
         yield Moment(
             episode + 1, env.frame, info["t"], instruction, info["distance"],
             arrived=info["arrived"],
@@ -135,8 +135,8 @@ def board_grid(world: World, frame: int) -> Text:
         text = Text()
         for col, colour in enumerate(colours_of_row):
             # an agent on its target is drawn inside it, as in the world's pictures
-            both = agent == target and (row, col) == position
-            text.append("▐▌" if both else "  ", f"{_rgb(AGENT)} on {_rgb(colour)}")
+            overlap = agent == target and (row, col) == position
+            text.append("▐▌" if overlap else "  ", f"{_rgb(AGENT)} on {_rgb(colour)}")
         lines.append(text)
     return Text("\n").join(lines)
 
@@ -221,8 +221,8 @@ def picture(world: World, moment: Moment) -> Image.Image:
     image.paste(grid.resize((side, side), Image.Resampling.NEAREST))
     font = ImageFont.load_default(14)
     draw = ImageDraw.Draw(image)
-    says = moment.action or ending(moment)
-    for line, text in enumerate((f"T = {moment.instruction}    t = {moment.t}", says)):
+    status = moment.action or ending(moment)
+    for line, text in enumerate((f"T = {moment.instruction}    t = {moment.t}", status)):
         draw.text((8, side + 4 + 18 * line), text, fill="white", font=font)
     return image
 

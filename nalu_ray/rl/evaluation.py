@@ -51,17 +51,17 @@ def episodes(
         observation="frame",
         **dataclasses.asdict(rules),
     )
-    seen, _ = env.reset(seed=seed, options={"instruction": chosen})
+    observation, _ = env.reset(seed=seed, options={"instruction": chosen})
     distance = env.distance.copy()
     arrival, reward = np.full(len(chosen), np.nan), np.zeros(len(chosen))
     running = np.ones(len(chosen), bool)
     player = Player(network, len(chosen), greedy, seed)
     for t in range(1, time_limit + 1):
-        action = player.act(seen["frame"], seen["instruction"][:, 0])
-        seen, rewards, ended, _, infos = env.step(action)
+        action = player.act(observation["frame"], observation["instruction"][:, 0])
+        observation, rewards, ended, _, infos = env.step(action)
         if "final_info" in infos:  # of ended episodes
-            here = running & infos["final_info"]["arrived"]
-            arrival[here], reward[here] = t, rewards[here]
+            arriving = running & infos["final_info"]["arrived"]
+            arrival[arriving], reward[arriving] = t, rewards[arriving]
             running &= ~ended
         if not running.any():
             break

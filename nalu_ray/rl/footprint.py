@@ -32,9 +32,9 @@ def parameters(setting: GridworldSetting) -> int:
 def trained(setting: GridworldSetting) -> int:
     """Returns the bytes of parameters, gradients and moments in the learner and the runners."""
     count = parameters(setting)
-    kind: OptimiserName = "rmsprop" if setting.algorithm == "a3c" else "adam"
+    optimiser: OptimiserName = "rmsprop" if setting.algorithm == "a3c" else "adam"
     runners = footprint.FLOAT * OF_RUNNER * setting.runners * count
-    return footprint.trained(count, kind, seeds=1) + runners
+    return footprint.trained(count, optimiser, seeds=1) + runners
 
 
 def memory(setting: GridworldSetting) -> int:
@@ -101,15 +101,15 @@ def _step(network: Network) -> None:
     """A forward and a backward pass over a few steps."""
     frames = torch.zeros(STEPS * COPIES, dtype=torch.int64)
     vision = network.vision.table(frames).unflatten(0, (STEPS, COPIES))
-    told = torch.ones(STEPS, COPIES)
+    ones = torch.ones(STEPS, COPIES)
     state = network.initial_state(COPIES)
-    logits, values, after = network(vision, told, told, state)
-    wanted: dict[str, tuple[torch.Tensor, tuple[int, ...]]] = {
+    logits, values, after = network(vision, ones, ones, state)
+    expected: dict[str, tuple[torch.Tensor, tuple[int, ...]]] = {
         "logits": (logits, (STEPS, COPIES, network.policy.out_features)),
         "values": (values, (STEPS, COPIES)),
         "the next state": (after, tuple(state.shape)),
     }
-    for name, (tensor, shape) in wanted.items():
+    for name, (tensor, shape) in expected.items():
         if tuple(tensor.shape) != shape:
             raise TypeError(f"the shape of {name} is {tuple(tensor.shape)}, not {shape}")
     leaves = [network.get_parameter(name) for name in patterns.trained(network)]

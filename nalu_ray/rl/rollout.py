@@ -134,10 +134,12 @@ class Collector:
                 self.seen["instruction"][:, 0],
                 self.keep,
             )
-            kept = torch.from_numpy(keep[t]).float()[None]
+            step_keep = torch.from_numpy(keep[t]).float()[None]
             vision = table[torch.from_numpy(frames[t])][None]
-            told = torch.from_numpy(instruction[t])[None]
-            actions[t], log_probs[t], memory = act(vision, told, kept, memory, noise[t], *weights)
+            step_instruction = torch.from_numpy(instruction[t])[None]
+            actions[t], log_probs[t], memory = act(
+                vision, step_instruction, step_keep, memory, noise[t], *weights
+            )
             # What the step is about, since the environment moves on to the next episode in it.
             ends[:3, t] = env.t, env.instruction, env.distance
             self.seen, rewards[t], ended, _, infos = env.step(actions[t].numpy())
@@ -228,7 +230,7 @@ def _ended(
     arrived: NDArray[np.int64],
 ) -> Ended:
     done = rollout.done
-    length, came, asked = t[done] + 1, arrived[done] > 0, instruction[done]
-    exact = (came & (length == asked))[distance[done] <= asked]
+    length, came, due_time = t[done] + 1, arrived[done] > 0, instruction[done]
+    exact = (came & (length == due_time))[distance[done] <= due_time]
     # Only an arrival is paid, and it ends the episode.
     return Ended(rollout.rewards[done].astype(np.float64), length, exact, ~came)

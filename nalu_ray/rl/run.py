@@ -59,8 +59,8 @@ class GridworldRun:
 
     def files(self) -> dict[str, bytes]:
         """Returns each seed's agent of the best score in training's range of T."""
-        kept = (seed for seed in self.finished if seed["agent"])
-        return {f"{seed['seed']}{ENDING}": seed["agent"] for seed in kept}
+        seeds = (seed for seed in self.finished if seed["agent"])
+        return {f"{seed['seed']}{ENDING}": seed["agent"] for seed in seeds}
 
     def close(self) -> None:
         """Stops the processes of the seed in training."""

@@ -80,7 +80,9 @@ def refused(config: AlgorithmConfig) -> Iterator[str]:
     if config.in_evaluation:  # made by RLlib of one that was checked
         return
     base: type[AlgorithmConfig] = next(
-        kind for kind in type(config).__mro__ if kind.__module__.startswith("ray.rllib.")
+        ancestor
+        for ancestor in type(config).__mro__
+        if ancestor.__module__.startswith("ray.rllib.")
     )
     supported = SUPPORTED if base is AlgorithmConfig else SUPPORTED | OF_IMPALA
     for name, default in {**vars(base()), **OURS}.items():
@@ -95,13 +97,16 @@ def refused(config: AlgorithmConfig) -> Iterator[str]:
 
 def _callbacks(config: AlgorithmConfig) -> Iterator[str]:
     names = [name for name in vars(RLlibCallback) if name.startswith("on_")]
-    for made in force_list(config.callbacks_class):
-        kind = made if isinstance(made, type) else type(made())
+    for callback in force_list(config.callbacks_class):
+        callback_type = callback if isinstance(callback, type) else type(callback())
         for name in names:
-            overridden = getattr(kind, name) is not getattr(RLlibCallback, name)
+            overridden = getattr(callback_type, name) is not getattr(RLlibCallback, name)
             if overridden and f"callbacks_{name}" not in SUPPORTED:
-                why = WHY.get(f"callbacks_{name}", "these algorithms have no use for it")
-                yield f"callbacks_class={kind.__name__}: {name} is never called, since {why}"
+                reason = WHY.get(f"callbacks_{name}", "these algorithms have no use for it")
+                yield (
+                    f"callbacks_class={callback_type.__name__}: {name} is never called, "
+                    f"since {reason}"
+                )
 
 
 def _evaluation(config: AlgorithmConfig) -> Iterator[str]:

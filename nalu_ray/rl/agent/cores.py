@@ -212,16 +212,16 @@ class BesideLSTMCore(LSTMCore):
         wiring: Wiring,
         **options: Any,
     ) -> None:
-        known = 1 if wiring == "instruction" else 1 + hidden
+        inputs = 1 if wiring == "instruction" else 1 + hidden
         part: nn.Module
         if unit == FREE:
-            part = UnitCell(known, units, layers.Linear, bias=False)
+            part = UnitCell(inputs, units, layers.Linear, bias=False)
         elif wiring == "accumulator":
-            part = layers.build_cell(unit, known, units, **options)
+            part = layers.build_cell(unit, inputs, units, **options)
             units = part.out_features  # some cells have another number of outputs
         else:
             least = getattr(layers.get(unit).factory, "least", 0)
-            part = layers.build(unit, known, units, units, hidden_layers=least, **options)
+            part = layers.build(unit, inputs, units, units, hidden_layers=least, **options)
         super().__init__(vision, hidden, scale, units)
         self.part, self.sees_output = part, wiring != "instruction"
         if isinstance(part, Cell):
@@ -242,13 +242,13 @@ class BesideLSTMCore(LSTMCore):
                 torch.cat([vision, self.part(scaled)], -1), instruction, keep, state
             )
         outputs = []
-        for seen, time, kept in zip(vision, scaled, keep, strict=True):
-            state = state.masked_fill(kept[:, None] == 0, 0)
-            h, c, rest = state.tensor_split([self.hidden, 2 * self.hidden], -1)
-            value, rest = self._compute(torch.cat([time, h], -1), rest)
-            _, (h, c) = self.lstm.step(torch.cat([seen, value, time], -1), (h, c))
+        for step_vision, time, step_keep in zip(vision, scaled, keep, strict=True):
+            state = state.masked_fill(step_keep[:, None] == 0, 0)
+            h, c, unit_state = state.tensor_split([self.hidden, 2 * self.hidden], -1)
+            value, unit_state = self._compute(torch.cat([time, h], -1), unit_state)
+            _, (h, c) = self.lstm.step(torch.cat([step_vision, value, time], -1), (h, c))
             outputs.append(h)
-            state = torch.cat([h, c, rest], -1)
+            state = torch.cat([h, c, unit_state], -1)
         return torch.stack(outputs), state
 
     def _compute(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,8 +300,8 @@ class NACCore(Core):
             count = tick + before * count.masked_fill(reset, 0)
             held = torch.maximum(shown, held.masked_fill(reset, 0))
             times.append(torch.stack([held, count], -1))
-        left = self.remaining(torch.stack(times))
-        near = torch.tanh(left[..., None] * self.scale + self.bias).flatten(-2)
+        remaining = self.remaining(torch.stack(times))
+        near = torch.tanh(remaining[..., None] * self.scale + self.bias).flatten(-2)
         features = torch.relu(self.join(torch.cat([vision, near], -1)))
         return features, torch.stack([count, held], -1)
 

@@ -14,12 +14,12 @@ _AT_T = re.compile(r"(greedy|far) exact \d+$")
 
 def description(agent: Agent) -> str:
     """Returns one line about an agent's training, as far as its file describes it."""
-    known = agent.about
-    if not known:
+    about = agent.about
+    if not about:
         return "an agent whose training is unknown"
-    words = f"{known.get('variant', 'an agent')}, trained on T = {_trained(agent)}"
-    words += f" by {known['algorithm']}" if "algorithm" in known else ""
-    words += f" (seed {known['seed']})" if "seed" in known else ""
+    words = f"{about.get('variant', 'an agent')}, trained on T = {_trained(agent)}"
+    words += f" by {about['algorithm']}" if "algorithm" in about else ""
+    words += f" (seed {about['seed']})" if "seed" in about else ""
     exact = _exact(agent)
     words += "" if exact is None else f", {exact:.1%} exact arrivals there in validation"
     return printable(words)

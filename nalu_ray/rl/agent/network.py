@@ -122,8 +122,8 @@ class Network(nn.Module):
         The weights of a unit are its ``weight``, else its ``W``; a unit without either has none.
         """
         parts = [part for unit in self.core.arithmetic_units for part in unit.modules()]
-        found = [getattr(part, "weight", getattr(part, "W", None)) for part in parts]
-        weights = [weight.abs().flatten() for weight in found if isinstance(weight, Tensor)]
+        candidates = [getattr(part, "weight", getattr(part, "W", None)) for part in parts]
+        weights = [weight.abs().flatten() for weight in candidates if isinstance(weight, Tensor)]
         if not weights:
             return self.policy.weight.new_zeros(())
         size = torch.cat(weights)
@@ -142,8 +142,8 @@ def build_core(config: NetworkConfig) -> Core:
     unit = cores.beside(config.variant)
     if unit != "nac":
         name = unit or config.variant
-        known = () if unit == cores.FREE else layers.first_cell(name).options
-        options = {"init": init} if "init" in known else {}
+        unit_options = () if unit == cores.FREE else layers.first_cell(name).options
+        options = {"init": init} if "init" in unit_options else {}
         if unit is None:
             return CellCore(vision, hidden, scale, name, **options)
         return BesideLSTMCore(

@@ -117,9 +117,9 @@ class Player:
     @torch.no_grad()
     def act(self, frame: NDArray[np.int64], instruction: NDArray[np.float32]) -> NDArray[np.int64]:
         """Returns actions, (N,), for frame ids (N,) and instructions as shown (N,)."""
-        seen = self.table[torch.from_numpy(frame)][None]
+        vision = self.table[torch.from_numpy(frame)][None]
         logits, _, self.state = self.network(
-            seen, torch.from_numpy(instruction)[None], self.fresh, self.state
+            vision, torch.from_numpy(instruction)[None], self.fresh, self.state
         )
         self.fresh = torch.ones_like(self.fresh)
         self.probabilities = logits[0].softmax(-1)

@@ -32,8 +32,8 @@ class Vision(nn.Module):
         self, frames: NDArray[np.uint8], cell_pixels: int, channels: int, features: int
     ) -> None:
         super().__init__()
-        width, rest = divmod(frames.shape[1], cell_pixels)
-        if rest:
+        width, remainder = divmod(frames.shape[1], cell_pixels)
+        if remainder:
             raise ValueError(
                 f"{frames.shape[1]} pixels are not a multiple of cell_pixels={cell_pixels}"
             )
@@ -49,8 +49,8 @@ class Vision(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """(..., P, P, 3) uint8 to (..., features)."""
         images = pixels.reshape(-1, *pixels.shape[-3:]).movedim(-1, -3).float() / 255
-        seen = torch.relu(self.conv(images)).movedim(-3, -1).flatten(1)
-        return torch.relu(self.linear(seen)).reshape(*pixels.shape[:-3], -1)
+        activations = torch.relu(self.conv(images)).movedim(-3, -1).flatten(1)
+        return torch.relu(self.linear(activations)).reshape(*pixels.shape[:-3], -1)
 
     def table(self, frames: Tensor | None = None) -> Tensor:
         """(B,) numbers of pictures to (B, features); all pictures if no numbers are given."""
@@ -79,8 +79,8 @@ def _distinct_cells(
     tiles = frames.reshape(count, width, cell_pixels, width, cell_pixels, 3)
     tiles = tiles.transpose(0, 1, 3, 5, 2, 4).reshape(count * width * width, -1)
     # whole cells as one value each: 60 times as fast as np.unique(axis=0), which compares by fields
-    whole = np.ascontiguousarray(tiles).view(f"V{tiles.shape[1]}")[:, 0]
-    distinct, kinds = np.unique(whole, return_inverse=True)
+    whole_cells = np.ascontiguousarray(tiles).view(f"V{tiles.shape[1]}")[:, 0]
+    distinct, kinds = np.unique(whole_cells, return_inverse=True)
     pixels = distinct.view(np.uint8).reshape(len(distinct), -1)
     cells = torch.from_numpy(pixels.astype(np.float32) / 255)
     return cells, torch.from_numpy(kinds.reshape(count, width * width))

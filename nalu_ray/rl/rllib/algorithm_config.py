@@ -91,7 +91,7 @@ class ActorCriticConfig(AlgorithmConfig):
             kwargs: RLlib's own, such as ``lr``, ``gamma``, ``grad_clip``.
         """
         super().training(**kwargs)
-        given = {
+        options = {
             "lambda_": lambda_,
             "vf_loss_coeff": vf_loss_coeff,
             "entropy_coeff": entropy_coeff,
@@ -100,7 +100,7 @@ class ActorCriticConfig(AlgorithmConfig):
             "sparsity": sparsity,
             "max_bad_updates": max_bad_updates,
         }
-        for name, value in given.items():
+        for name, value in options.items():
             if value is not NotProvided:
                 setattr(self, name, value)
         return self
@@ -119,15 +119,15 @@ class ActorCriticConfig(AlgorithmConfig):
 
         RLlib adds a runner's number to ``seed``, and NumPy refuses one above 32 bits.
         """
-        given = self._stream_seed
-        follows = given is not None and given % RLLIB_SEEDS == self.seed
-        return given if follows else self.seed
+        seed = self._stream_seed
+        follows = seed is not None and seed % RLLIB_SEEDS == self.seed
+        return seed if follows else self.seed
 
     @property
     def train_batch_size_per_learner(self) -> int:
         """One rollout makes one update, unless more is asked for."""
-        given: int | None = self._train_batch_size_per_learner
-        return given or self.num_envs_per_env_runner * self.get_rollout_fragment_length()
+        batch_size: int | None = self._train_batch_size_per_learner
+        return batch_size or self.num_envs_per_env_runner * self.get_rollout_fragment_length()
 
     @train_batch_size_per_learner.setter
     def train_batch_size_per_learner(self, value: int) -> None:

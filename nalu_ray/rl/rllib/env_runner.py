@@ -97,8 +97,8 @@ class VectorRunner(SingleAgentEnvRunner):
         state: dict[str, Any] = super().get_state(
             components, not_components=not_components, **kwargs
         )
-        wanted = self._check_component(COLLECTOR, components, not_components)
-        if self.collector is not None and wanted:
+        is_included = self._check_component(COLLECTOR, components, not_components)
+        if self.collector is not None and is_included:
             state[COLLECTOR] = self.collector.state_dict()
         return state
 

@@ -144,16 +144,16 @@ class ActorCriticLearner(TorchLearner):
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         nac = [part for unit in self.network.core.arithmetic_units for part in unit.parameters()]
-        known = set(map(id, nac))
-        rest = [part for part in self._trained().values() if id(part) not in known]
+        nac_ids = set(map(id, nac))
+        others = [part for part in self._trained().values() if id(part) not in nac_ids]
         nac = [part for part in nac if part.requires_grad]
         groups = [
             {"params": params, "factor": factor}
-            for params, factor in ((rest, 1.0), (nac, self.config.nac_lr_factor))
+            for params, factor in ((others, 1.0), (nac, self.config.nac_lr_factor))
             if params
         ]
         self.register_optimizer(
-            module_id=module_id, optimizer=self.build_optimiser(groups), params=[*rest, *nac]
+            module_id=module_id, optimizer=self.build_optimiser(groups), params=[*others, *nac]
         )
 
     def compute_loss_for_module(self, **_: Any) -> Tensor:
@@ -171,20 +171,20 @@ class ActorCriticLearner(TorchLearner):
         vision, *data, weight = self._given(Rollout.joined(rollouts), steps)
         trained = self._trained()
         sight = {name: p for name, p in trained.items() if name.startswith("vision.")}
-        rest = {name: p for name, p in trained.items() if name not in sight}
-        kind = (
+        others = {name: p for name, p in trained.items() if name not in sight}
+        key = (
             dataclasses.replace(self.config.loss_config(steps), entropy=0.0),
             bool(scheduled(self.config.sparsity, steps)),
         )
-        if kind not in self._passes:
-            self._passes[kind] = Repeated(partial(differentiated, Loss(self, *kind), [*rest]))
+        if key not in self._passes:
+            self._passes[key] = Repeated(partial(differentiated, Loss(self, *key), [*others]))
         with torch.no_grad():
-            given = vision.detach(), *data, weight, *rest.values()
-            slope, slopes, parts = self._passes[kind](*given)
-        seen = torch.autograd.grad(vision, list(sight.values()), slope) if sight else ()
-        found = dict(zip([*sight, *rest], [*seen, *slopes], strict=True))
+            arguments = vision.detach(), *data, weight, *others.values()
+            slope, slopes, parts = self._passes[key](*arguments)
+        sight_slopes = torch.autograd.grad(vision, list(sight.values()), slope) if sight else ()
+        slope_by_name = dict(zip([*sight, *others], [*sight_slopes, *slopes], strict=True))
         values = torch.stack(list(parts.values())).tolist()
-        gradients = {name: found[name] for name in trained}
+        gradients = {name: slope_by_name[name] for name in trained}
         return gradients, dict(zip(parts, values, strict=True))
 
     def take_step(

@@ -56,10 +56,10 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
         **{name: learner.get(name) for name in LOSSES},
     }
     # RLlib keeps a name once logged, as NaN where an iteration logs nothing.
-    known = {name: float(value) for name, value in means.items() if value is not None}
+    logged = {name: float(value) for name, value in means.items() if value is not None}
     return {
         **{name: float(value) for name, value in counts.items()},
-        **{name: value for name, value in known.items() if not math.isnan(value)},
+        **{name: value for name, value in logged.items() if not math.isnan(value)},
     }
 
 

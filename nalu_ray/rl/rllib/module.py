@@ -60,12 +60,12 @@ class TimeModule(TorchRLModule, ValueFunctionAPI):
         }
 
     def _time_major(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
-        seen = batch[Columns.OBS]
-        instruction = seen["instruction"][..., 0].mT
-        if "frame" in seen:
-            vision = self.network.vision.numbered(seen["frame"])
+        observation = batch[Columns.OBS]
+        instruction = observation["instruction"][..., 0].mT
+        if "frame" in observation:
+            vision = self.network.vision.numbered(observation["frame"])
         else:
-            vision = self.network.vision(seen["pixels"])
+            vision = self.network.vision(observation["pixels"])
         # RLlib starts a row where an episode starts: within a row nothing is reset.
         memory = batch[Columns.STATE_IN]["memory"]
         keep = torch.ones_like(instruction)
