@@ -51,7 +51,7 @@ def tables(
     title = half.capitalize()
     relative = f"mean squared error relative to {untrained}. {data}"
     common |= {"solved_below": "solved_mse"}
-    own, in_summary = misprints
+    in_half, in_summary = misprints
     return (
         TableSpec(
             name=half,
@@ -59,7 +59,7 @@ def tables(
             caption=f"{title} arithmetic: {relative}",
             measures=RELATIVE,
             **across,
-            **own,
+            **in_half,
             **common,
         ),
         TableSpec(

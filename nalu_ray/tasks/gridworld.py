@@ -63,12 +63,12 @@ def _measures() -> dict[str, Measure]:
         f"{metric}_{split}": Measure(
             metric=metric,
             split=split,
-            label=f"{label}, {where}",
+            label=f"{label}, {split_label}",
             statistic="mean",
             format=style,
             better=better,
         )
-        for split, where in SPLITS.items()
+        for split, split_label in SPLITS.items()
         for metric, (label, style, better) in FIGURES.items()
         if metric == "exact" or not split.endswith("sampled")
     }

@@ -65,8 +65,8 @@ class ReaderSetting(SupervisedSetting):
 
     def cell(self, features: int, outputs: int) -> layers.Cell:
         """Builds the cell over features for a number of outputs."""
-        known = layers.get_cell(self.layer).options
-        options = self.layer_options(known) | self.options
+        cell_options = layers.get_cell(self.layer).options
+        options = self.layer_options(cell_options) | self.options
         size = outputs if self.answers() else self.hidden
         return layers.build_cell(self.layer, features, size, **options)
 

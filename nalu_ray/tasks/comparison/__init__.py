@@ -108,13 +108,16 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
     ) -> dict[str, Tensor]:
         """Returns error and share of right answers; at each exponent for the extrapolation."""
         right = _right(prediction, target)
-        found = {"mae": mean_absolute_error(prediction, target), "right": mean_over_examples(right)}
+        values = {
+            "mae": mean_absolute_error(prediction, target),
+            "right": mean_over_examples(right),
+        }
         if split == "extrapolation":
             errors = data.by_exponent((prediction - target).abs()).mean(2)
             solved = data.by_exponent(right).amin(2)
             for k, exponent in enumerate(data.EXPONENTS):
-                found |= {f"mae_1e{exponent}": errors[:, k], f"solved_1e{exponent}": solved[:, k]}
-        return found
+                values |= {f"mae_1e{exponent}": errors[:, k], f"solved_1e{exponent}": solved[:, k]}
+        return values
 
     def references(
         self, setting: ComparisonSetting, split: str, batch: Batch, streams: Streams

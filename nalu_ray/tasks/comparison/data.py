@@ -81,13 +81,16 @@ def far(setting: ComparisonSetting, streams: Streams) -> Batch:
         drawn = streams.integers((1,), low, high).astype(np.float64)
         x = np.floor(drawn / unit) * unit
         if setting.equality:
-            others = x + unit * steps[steps != 0]
-            pairs = _both(np.broadcast_to(x, others.shape), others), _both(others, others)
-        else:
-            others = x + unit * steps
-            away = others[:, steps != 0]
+            neighbours = x + unit * steps[steps != 0]
             pairs = (
-                _both(np.broadcast_to(x, others.shape), others),
+                _both(np.broadcast_to(x, neighbours.shape), neighbours),
+                _both(neighbours, neighbours),
+            )
+        else:
+            neighbours = x + unit * steps
+            away = neighbours[:, steps != 0]
+            pairs = (
+                _both(np.broadcast_to(x, neighbours.shape), neighbours),
                 _both(away, np.broadcast_to(x, away.shape)),
             )
         parts.append(np.concatenate(pairs, 1))

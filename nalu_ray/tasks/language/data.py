@@ -38,9 +38,9 @@ def words(number: int) -> list[str]:
     """
     if not 0 <= number < NUMBERS:
         raise ValueError(f"number must be in 0 to {NUMBERS - 1}, got {number}")
-    hundreds, rest = divmod(number, 100)
+    hundreds, remainder = divmod(number, 100)
     if hundreds:
-        return [ONES[hundreds], HUNDRED, *([AND, *words(rest)] if rest else [])]
+        return [ONES[hundreds], HUNDRED, *([AND, *words(remainder)] if remainder else [])]
     if number < len(ONES):
         return [ONES[number]]
     tens, ones = divmod(number, 10)
@@ -92,9 +92,9 @@ def split(generator: np.random.Generator) -> Split:
     The division is repeated until every word occurs in training (section 4.3), which rarely takes a
     second try.
     """
-    always, others = np.split(np.arange(NUMBERS), [len(ONES)])
+    always, larger_numbers = np.split(np.arange(NUMBERS), [len(ONES)])
     while True:
-        dealt = generator.permutation(others)
+        dealt = generator.permutation(larger_numbers)
         train, validation, test = np.split(
             dealt, [TRAIN - len(ONES), TRAIN - len(ONES) + VALIDATION]
         )

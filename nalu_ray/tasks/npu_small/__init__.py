@@ -88,11 +88,11 @@ class NPUSmallTask(SupervisedTask[NPUSmallSetting]):
     ) -> dict[str, Tensor]:
         """Returns the mean absolute error of each operation, and their mean."""
         errors = (prediction - target).abs()
-        found = {
+        by_operation = {
             f"mae_{name}": mean_over_examples(errors[:, data.rows(split, name), column])
             for column, name in enumerate(data.OPERATIONS)
         }
-        return {"mae": torch.stack(list(found.values())).mean(0), **found}
+        return {"mae": torch.stack(list(by_operation.values())).mean(0), **by_operation}
 
     def memory(self, setting: NPUSmallSetting, seeds: int) -> int:
         """Counts the evaluation sets, a step's batch with three copies, and activations."""

@@ -56,14 +56,14 @@ def draw(streams: Streams, count: int, digits: Digits, min_distance: int) -> Sce
     """
     if not 0 <= min_distance <= FARTHEST:
         raise ValueError(f"min_distance must be in 0 to {FARTHEST}, got {min_distance}")
-    known, labels = digits.images.numpy(), digits.labels.numpy()
+    images, labels = digits.images.numpy(), digits.labels.numpy()
     canvases = np.zeros((len(streams), count, CANVAS, CANVAS), np.uint8)
     even = np.empty((len(streams), count), np.int64)
     for seed, rng in enumerate(streams.generators):
         present = np.arange(MOST) < rng.integers(0, MOST + 1, (count, 1))
         chosen = rng.integers(0, len(labels), (count, MOST))
         centres = place(rng, present, min_distance)
-        _compose(canvases[seed], known, chosen, present, centres)
+        _compose(canvases[seed], images, chosen, present, centres)
         even[seed] = ((labels[chosen] % 2 == 0) & present).sum(1)
     return Scenes(torch.from_numpy(canvases), torch.from_numpy(even))
 
@@ -109,12 +109,12 @@ def _fit(
     return images
 
 
-def _compose(canvases: Bytes, known: Bytes, chosen: Ints, present: Bools, centres: Ints) -> None:
+def _compose(canvases: Bytes, images: Bytes, chosen: Ints, present: Bools, centres: Ints) -> None:
     """Adds digits to empty canvases, (N, 100, 100), and clips.
 
     Args:
         canvases: written in place.
-        known: (M, 28, 28) digits.
+        images: (M, 28, 28) digits.
         chosen: (N, 5), indices of digits.
         present: (N, 5), whether an image has the digit.
         centres: (N, 5, 2), row and column.
@@ -125,9 +125,9 @@ def _compose(canvases: Bytes, known: Bytes, chosen: Ints, present: Bools, centre
     corners = centres - FIRST
     for slot in range(chosen.shape[1]):
         # digits of one slot are all of different images
-        (which,) = np.nonzero(present[:, slot])
-        row, column = corners[which, slot].T
-        ink, added = windows[which, row, column], known[chosen[which, slot]]
+        (indices,) = np.nonzero(present[:, slot])
+        row, column = corners[indices, slot].T
+        ink, added = windows[indices, row, column], images[chosen[indices, slot]]
         added += ink
         added[added < ink] = 255  # the byte wrapped around
-        windows[which, row, column] = added
+        windows[indices, row, column] = added

@@ -100,10 +100,10 @@ class ProgramNetwork(nn.Module):
 
     def __init__(self, setting: ProgramSetting) -> None:
         super().__init__()
-        known = layers.get_cell(setting.layer).options
-        options = setting.layer_options(known) | setting.options
+        cell_options = layers.get_cell(setting.layer).options
+        options = setting.layer_options(cell_options) | setting.options
         self.cell = layers.build_cell(setting.layer, FEATURES, setting.hidden, **options)
-        has_registers = "registers" in known
+        has_registers = "registers" in cell_options
         self.read = None if has_registers else layers.Linear(self.cell.out_features, 1)
         self.scale = setting.scale
 
@@ -131,9 +131,12 @@ def matching_digits(prediction: Tensor, target: Tensor) -> Tensor:
     """
     finite = prediction.isfinite()
     rounded = prediction.nan_to_num().double().round().clamp(-_LARGEST, _LARGEST).long()
-    (mine, length), (theirs, other) = _characters(rounded), _characters(target.double().long())
-    matches = ((mine == theirs) & (mine != _BLANK)).sum(-1)
-    return finite * matches / torch.maximum(length, other)
+    (characters, length), (target_characters, target_length) = (
+        _characters(rounded),
+        _characters(target.double().long()),
+    )
+    matches = ((characters == target_characters) & (characters != _BLANK)).sum(-1)
+    return finite * matches / torch.maximum(length, target_length)
 
 
 def _characters(numbers: Tensor) -> tuple[Tensor, Tensor]:

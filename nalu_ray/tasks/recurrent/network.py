@@ -132,6 +132,6 @@ class RecurrentNetwork(nn.Module):
         return self.read(layers.last(outputs)), after
 
 
-def _chosen(known: Sequence[str], setting: RecurrentSetting, gate: float | str) -> dict[str, Any]:
-    options = {name: value for name, value in setting.options.items() if name in known}
-    return setting.layer_options(known, gate_init=gate) | options
+def _chosen(names: Sequence[str], setting: RecurrentSetting, gate: float | str) -> dict[str, Any]:
+    options = {name: value for name, value in setting.options.items() if name in names}
+    return setting.layer_options(names, gate_init=gate) | options

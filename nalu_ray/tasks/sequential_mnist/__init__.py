@@ -79,12 +79,13 @@ class SequentialTask(SupervisedTask[SequentialSetting]):
         prediction, target = prediction.double(), target.double()
         if split != "test":
             return {"mse": mean_squared_error(prediction, target)}
-        wanted = data.by_length(setting, target)
-        given = data.by_length(setting, prediction)
+        targets = data.by_length(setting, target)
+        predictions = data.by_length(setting, prediction)
         errors = {
-            f"mse_{length}": mean_squared_error(given[length], wanted[length]) for length in wanted
+            f"mse_{length}": mean_squared_error(predictions[length], targets[length])
+            for length in targets
         }
-        recognised = (given[1].round() == wanted[1]).double()
+        recognised = (predictions[1].round() == targets[1]).double()
         return {"accuracy": mean_over_examples(recognised), **errors}
 
     def references(

@@ -27,16 +27,16 @@ def answers(op: Accumulation, labels: Tensor) -> Tensor:
     A product of twenty digits is beyond 64-bit integers; float32 rounds it to a relative 6e-8.
     """
     numbers = labels.double()
-    whole = numbers.cumsum(-1) if op == "sum" else numbers.cumprod(-1)
-    return whole.float().unsqueeze(-1)
+    results = numbers.cumsum(-1) if op == "sum" else numbers.cumprod(-1)
+    return results.float().unsqueeze(-1)
 
 
 def evaluated(setting: SequentialSetting, split: str) -> mnist.Digits:
     """Returns the digits of an evaluation set; without zeros for products, which would be 0."""
     part, count = mnist.part(split), setting.test_images
     part = mnist.Digits(part.images[:count], part.labels[:count])
-    kept = _usable(setting.op, part.labels)
-    return part if kept is None else mnist.Digits(part.images[kept], part.labels[kept])
+    usable = _usable(setting.op, part.labels)
+    return part if usable is None else mnist.Digits(part.images[usable], part.labels[usable])
 
 
 def _usable(op: Accumulation, labels: Tensor) -> Tensor | None:
@@ -55,17 +55,17 @@ def draw(setting: SequentialSetting, split: str, streams: Streams) -> Batch:
     if split == "train":
         among = _usable(setting.op, mnist.part(split).labels)
         return series.training(setting, streams, lambda x: answers(setting.op, x), among)
-    known = evaluated(setting, split)
-    count = len(known.labels)
+    digits = evaluated(setting, split)
+    count = len(digits.labels)
     if split != "test":
         shape = VALIDATION_SERIES, setting.length
         index = torch.from_numpy(streams.integers(shape, 0, count))
-        return Batch((index,), answers(setting.op, known.labels[index]))
+        return Batch((index,), answers(setting.op, digits.labels[index]))
     single = torch.arange(count)[None, :, None].expand(len(streams), -1, -1)
     lengths = LENGTHS[setting.op]
     index = torch.from_numpy(streams.integers((setting.test_series, lengths[-1]), 0, count))
-    after = answers(setting.op, known.labels[index])
-    targets = [answers(setting.op, known.labels[single])[:, :, 0]]
+    after = answers(setting.op, digits.labels[index])
+    targets = [answers(setting.op, digits.labels[single])[:, :, 0]]
     targets += [after[:, :, length - 1] for length in lengths[1:]]
     return Batch((single, index), torch.cat(targets, 1))
 

@@ -45,7 +45,7 @@ def _as_stored(ranges: Mapping[str, str]) -> dict[str, str]:
 
 def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> list[TableSpec]:
     """Returns success rates, costs and learning rates of units by range; ``ranges`` are labels."""
-    made = leaderboard.tables(
+    specs = leaderboard.tables(
         name,
         CAPTION,
         units=Axis(field="layer"),
@@ -55,7 +55,7 @@ def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> lis
         problem=DATA,
         paper={"test_size": "10000", "batch": "128"},
     )
-    return [table.model_copy(update={"words": WORDS, "follows": FOLLOWS}) for table in made]
+    return [table.model_copy(update={"words": WORDS, "follows": FOLLOWS}) for table in specs]
 
 
 NOISE = TableSpec(

@@ -86,8 +86,8 @@ def perturbed_error(
         error, rounded = weight_error * sizes.sum(2), a.abs() + b.abs()
     else:
         redundant = (1 - weight_error * sizes).scatter(2, _index(places, x), 1.0).prod(2)
-        kept = (1 - weight_error) ** 2 if op == "mul" else (1 - weight_error) / (1 + weight_error)
-        error, rounded = (1 - kept * redundant) * y.abs(), y.abs()
+        factor = (1 - weight_error) ** 2 if op == "mul" else (1 - weight_error) / (1 + weight_error)
+        error, rounded = (1 - factor * redundant) * y.abs(), y.abs()
     return error.maximum(_NOISE * rounded).square().mean(1).clamp_min(_SMALLEST)
 
 

@@ -57,13 +57,13 @@ def _scattered(seeds: tuple[int, ...], inputs: int) -> Sections:
     probability 1/2, in b with 1/4, or in neither. Draws with an empty operand are repeated.
     """
     places = torch.arange(inputs)
-    kinds = []
+    memberships = []
     for rng in Streams("static", seeds, "scattered").generators:
-        kind = rng.choice(3, inputs, p=(0.5, 0.25, 0.25))
-        while not {0, 1} <= set(kind.tolist()):
-            kind = rng.choice(3, inputs, p=(0.5, 0.25, 0.25))
-        kinds.append(torch.from_numpy(kind))
-    drawn = torch.stack(kinds)
+        membership = rng.choice(3, inputs, p=(0.5, 0.25, 0.25))
+        while not {0, 1} <= set(membership.tolist()):
+            membership = rng.choice(3, inputs, p=(0.5, 0.25, 0.25))
+        memberships.append(torch.from_numpy(membership))
+    drawn = torch.stack(memberships)
     return torch.where(drawn == 0, places, inputs), torch.where(drawn == 1, places, inputs)
 
 
@@ -101,14 +101,14 @@ def _plain_inputs(setting: StaticSetting, split: str, streams: Streams) -> Tenso
 
 def _inside_inputs(setting: StaticSetting, streams: Streams) -> Tensor:
     """Draws training-range x whose a, b and y lie within those of the first training batches."""
-    seen, low, high = _observed(setting, streams)
+    examples, low, high = _observed(setting, streams)
 
     def inside(x: Tensor) -> Tensor:
         values = _abc(setting, x, streams.seeds)
         return ((values >= low) & (values <= high)).all(dim=2)
 
     # if the span is too narrow to hit, the observed examples themselves are inside
-    return _drawn(setting, streams, setting.train_range, inside, seen)
+    return _drawn(setting, streams, setting.train_range, inside, examples)
 
 
 def _observed(setting: StaticSetting, streams: Streams) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,8 +124,8 @@ def _observed(setting: StaticSetting, streams: Streams) -> tuple[Tensor, Tensor,
     for x in draws:
         values = _abc(setting, x, streams.seeds, setting.shared_inputs)
         low, high = low.minimum(values.amin(1)), high.maximum(values.amax(1))
-    seen = first.expand(len(streams.seeds), -1, -1)
-    return seen, low[:, None], high[:, None]
+    examples = first.expand(len(streams.seeds), -1, -1)
+    return examples, low[:, None], high[:, None]
 
 
 def _beyond_inputs(setting: StaticSetting, streams: Streams) -> Tensor:

@@ -75,11 +75,11 @@ class PairTask(SupervisedTask[PairSetting]):
         A product is right if it rounds to the true one, a quotient if times the divisor it rounds
         to the dividend.
         """
-        result, wanted = prediction[..., 0], target[..., 0]
-        error = result - wanted if setting.op == "mul" else (result - wanted) * target[..., 2]
+        result, expected = prediction[..., 0], target[..., 0]
+        error = result - expected if setting.op == "mul" else (result - expected) * target[..., 2]
         digits = prediction[..., 1:].round() == target[..., 1:]
         return {
-            "mse": mean_squared_error(result, wanted),
+            "mse": mean_squared_error(result, expected),
             "exact": mean_over_examples((error.abs() < 0.5).float()),
             "digits": mean_over_examples(digits.float()),
         }

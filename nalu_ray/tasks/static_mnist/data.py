@@ -52,9 +52,9 @@ def draw(setting: PairSetting, split: str, streams: Streams) -> Batch:
     """
     part, seen = SETS.get(split, ("train", True))
     count = setting.batch if split == "train" else setting.test_size
-    known = [pairs_of(setting, seed, seen) for seed in streams.seeds]
-    chosen = torch.from_numpy(streams.integers((count,), 0, len(known[0])))
-    digits = torch.stack([pairs[picks] for pairs, picks in zip(known, chosen, strict=True)])
+    pairs_by_seed = [pairs_of(setting, seed, seen) for seed in streams.seeds]
+    chosen = torch.from_numpy(streams.integers((count,), 0, len(pairs_by_seed[0])))
+    digits = torch.stack([pairs[picks] for pairs, picks in zip(pairs_by_seed, chosen, strict=True)])
     index = _images_of(digits, mnist.part(part), streams)
     targets = torch.cat([_result(setting.op, digits), digits], -1).float()
     if split != "train":

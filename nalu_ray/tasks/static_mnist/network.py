@@ -147,9 +147,9 @@ class DigitReader(nn.Module):
         return digit
 
 
-def _dropped(x: Tensor, kept: Sequence[Tensor], which: int) -> Tensor:
+def _dropped(x: Tensor, masks: Sequence[Tensor], index: int) -> Tensor:
     """Sets features that are not kept to 0, and enlarges the others so that the mean stays."""
-    return x * kept[which] / (1 - DROPOUT[which]) if kept else x
+    return x * masks[index] / (1 - DROPOUT[index]) if masks else x
 
 
 class TrueOperation(nn.Module):
