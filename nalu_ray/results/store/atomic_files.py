@@ -134,10 +134,10 @@ def whole(stream: Any, size: int) -> bytes:
         OSError: it cannot be read.
     """
     stream.seek(0)
-    parts, left = [], size + 1  # one more, as some system files report a size of 0
-    while left > 0 and (part := stream.read(left)):
+    parts, remaining = [], size + 1  # one more, as some system files report a size of 0
+    while remaining > 0 and (part := stream.read(remaining)):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)
 
 

@@ -35,21 +35,23 @@ def columns(setting_type: type[BaseModel]) -> Columns:
         schema = setting_type.model_json_schema(mode="serialization")
     except PydanticUserError:  # a type without a JSON schema
         return {}
-    known = schema.get("$defs", {})
+    definitions = schema.get("$defs", {})
     return {
-        name: _OF_JSON.get(frozenset(_kinds(schema["properties"].get(name, {}), known)), "text")
+        name: _OF_JSON.get(
+            frozenset(_kinds(schema["properties"].get(name, {}), definitions)), "text"
+        )
         for name in setting_type.model_fields
     }
 
 
-def _kinds(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
+def _kinds(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
     """Yields the JSON types that a schema allows, except null."""
     if "$ref" in schema:
-        yield from _kinds(known.get(schema["$ref"].rsplit("/", 1)[-1], {}), known)
+        yield from _kinds(definitions.get(schema["$ref"].rsplit("/", 1)[-1], {}), definitions)
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
-        yield from _kinds(part, known)
-    given = schema.get("type", ())
-    yield from {given} - {"null"} if isinstance(given, str) else set(given) - {"null"}
+        yield from _kinds(part, definitions)
+    types = schema.get("type", ())
+    yield from {types} - {"null"} if isinstance(types, str) else set(types) - {"null"}
 
 
 def typed(table: pa.Table, known: Columns) -> pa.Table:
@@ -59,10 +61,10 @@ def typed(table: pa.Table, known: Columns) -> pa.Table:
         ValueError: a value does not fit; the message names the field.
     """
     for index, name in enumerate(table.column_names):
-        wanted = TYPES.get(known.get(name, ""))
-        if wanted is not None and table.schema.field(index).type != wanted:
+        column_type = TYPES.get(known.get(name, ""))
+        if column_type is not None and table.schema.field(index).type != column_type:
             try:
-                table = table.set_column(index, name, table.column(index).cast(wanted))
+                table = table.set_column(index, name, table.column(index).cast(column_type))
             except pa.ArrowException as error:
                 raise ValueError(f"{name}: not of type {known[name]}: {_first(error)}") from error
     return table

@@ -13,8 +13,8 @@ class ReadError(StoreError):
     """A file of the results folder exists but cannot be read; its content may be intact."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        why = error.strerror or str(error)
+        reason = error.strerror or str(error)
         super().__init__(
-            f"cannot read {printable(path)}: {printable(why)}; nothing was changed; once it can "
+            f"cannot read {printable(path)}: {printable(reason)}; nothing was changed; once it can "
             "be read, rerun the same command to resume"
         )

@@ -69,10 +69,10 @@ def read(path: Path, files: Iterable[Entry]) -> Ends:
     except (OSError, ValueError, pa.ArrowException) as error:
         log.debug("%s is made anew: %s", path, error)
         return {}
-    known = {(info.path, info.size, info.mtime_ns): info for info in files}
+    info_by_stats = {(info.path, info.size, info.mtime_ns): info for info in files}
     ends: Ends = {}
     for (file, size, mtime_ns, name, written), rows in _trials(table):
-        if info := known.get((file, size, mtime_ns)):
+        if info := info_by_stats.get((file, size, mtime_ns)):
             ends.setdefault(info, []).append(StoredTrial(name, written, rows, info.path))
     return ends
 
@@ -101,27 +101,27 @@ def write(path: Path, ends: Mapping[Entry, Sequence[StoredTrial]], listed: float
         listed: when the folder was listed, in seconds since the epoch.
     """
     limit = (listed - SETTLED_SECONDS) * 1e9
-    kept = [
+    settled = [
         (info, trial)
         for info, trials in ends.items()
         if 0 < info.mtime_ns < limit
         for trial in trials
         if trial.sealed
     ]
-    rows, of_row = final_rows([trial.rows for _, trial in kept])
+    rows, of_row = final_rows([trial.rows for _, trial in settled])
     # a trial without a final row would be missing from its file
-    endless = np.bincount(of_row, minlength=len(kept)) == 0
-    left_out = {kept[at][0] for at in np.flatnonzero(endless)}
-    about = [(i.path, i.size, i.mtime_ns, trial.name, trial.written) for i, trial in kept]
+    endless = np.bincount(of_row, minlength=len(settled)) == 0
+    left_out = {settled[at][0] for at in np.flatnonzero(endless)}
+    about = [(i.path, i.size, i.mtime_ns, trial.name, trial.written) for i, trial in settled]
     columns = [[values[at] for values in about] for at in range(len(_OF_TRIAL))]
     of_trial = pa.Table.from_arrays(columns, schema=pa.schema([*_COLUMNS][: len(_OF_TRIAL)]))
     table = pa.Table.from_arrays(
         [*of_trial.take(pa.array(of_row)).columns, *rows.select(ENDS).columns], schema=_COLUMNS
     )
-    whole = np.array([info not in left_out for info, _ in kept], dtype=bool)[of_row]
+    is_whole = np.array([info not in left_out for info, _ in settled], dtype=bool)[of_row]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _COLUMNS) as writer:
-        writer.write_table(table.filter(pa.array(whole)).combine_chunks())
+        writer.write_table(table.filter(pa.array(is_whole)).combine_chunks())
     try:
         atomic_files.write_bytes(path, seal.seal(sink.getvalue().to_pybytes()))
     except OSError as error:

@@ -160,7 +160,7 @@ def check_size(file: pq.ParquetFile, size: int) -> pa.Schema:
     if not 0 <= unpacked <= max(MOST_UNPACKED, RATIO * size):
         raise ValueError(f"{unpacked:,} bytes in a file of {size:,}")
     schema = file.schema_arrow
-    refused = {kind for kind in {*schema.types} if not _is_plain(kind)}
+    refused = {column_type for column_type in {*schema.types} if not _is_plain(column_type)}
     for item in schema if refused else ():
         if item.type in refused:
             raise ValueError(f"column {item.name[:60]!r} is of type {str(item.type)[:60]}")
@@ -234,12 +234,12 @@ def _last(stream: Any, size: int, length: int) -> bytes:
     return data
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+def _is_plain(data_type: pa.DataType) -> bool:
+    value_type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
     tests = (
         pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating,
         _is_text,

@@ -102,8 +102,8 @@ def best(
             raise ConfigError([f"no {kind.noun} of these settings and seeds in {folder}"])
     if not networks:
         command = invocation.command("tune", [task, "--preset", "smoke"])
-        how = f"{command} trains one"
-        raise ConfigError([f"no {kind.noun} in {folder}; {how}"])
+        advice = f"{command} trains one"
+        raise ConfigError([f"no {kind.noun} in {folder}; {advice}"])
     ranked = rank(networks, kind, wanted, folder)
     for item in ranked:
         data = store.read(item.path, most=None)
@@ -153,12 +153,12 @@ def rank(
         if all(_is(network.about.get(key), text) for key, text in wanted.items())
     ]
     if not matching:
-        asked = " ".join(f"{key}={value}" for key, value in wanted.items())
-        there = (
+        request = " ".join(f"{key}={value}" for key, value in wanted.items())
+        available = (
             f"{key}: {', '.join(sorted({_text(network.about.get(key)) for network in networks}))}"
             for key in wanted
         )
-        text = f"no {kind.noun} with {asked} in {where}; there is {'; '.join(there)}"
+        text = f"no {kind.noun} with {request} in {where}; there is {'; '.join(available)}"
         raise ConfigError([text])
     return sorted(matching, key=lambda network: -_usable(kind.score(network.about)))
 
@@ -179,8 +179,8 @@ def _is(value: object, text: str) -> bool:
         return len(parts) == len(value) and all(map(_is, value, parts))
     if isinstance(value, dict):
         pairs = [part.partition(":") for part in text.split(";") if part]
-        given = {name: held for name, _, held in pairs}
-        return given.keys() == value.keys() and all(_is(value[name], given[name]) for name in given)
+        texts = {name: held for name, _, held in pairs}
+        return texts.keys() == value.keys() and all(_is(value[name], texts[name]) for name in texts)
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return "_" not in text and float(text) == value
@@ -206,11 +206,11 @@ def _stored(store: Store, folder: str, kind: Kind) -> Iterable[Found]:
         if data is None:  # not a file; a warning was logged
             continue
         try:
-            known = kind.read(data, info.path)
+            descriptions = kind.read(data, info.path)
         except kind.error as error:
             log.warning("skipped %s", printable(error))
             continue
-        yield from (Found(info.path, b"", about) for about in known)
+        yield from (Found(info.path, b"", about) for about in descriptions)
 
 
 def _usable(score: float) -> float:

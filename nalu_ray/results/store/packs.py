@@ -93,8 +93,8 @@ def groups(trials: Sequence[StoredTrial]) -> Iterator[list[StoredTrial]]:
     for trial in {trial.name: trial for trial in trials}.values():
         if trial.sealed and sizes[trial.path] < MOST_ROWS // 2:
             alike.setdefault(str(trial.rows.schema), []).append(trial)
-    for same in alike.values():
-        for group in _batches(same):
+    for trials_alike in alike.values():
+        for group in _batches(trials_alike):
             if len({trial.path for trial in group}) > 1:
                 yield group
 
@@ -150,6 +150,8 @@ def manifests(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         ValueError: it has another form.
     """
     trials = data.get(MANIFESTS)
-    if not isinstance(trials, dict) or not all(isinstance(one, dict) for one in trials.values()):
+    if not isinstance(trials, dict) or not all(
+        isinstance(manifest, dict) for manifest in trials.values()
+    ):
         raise ValueError("the manifests of its trials are missing")
     return trials

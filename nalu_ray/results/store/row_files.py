@@ -37,10 +37,10 @@ def resolve(out: str) -> tuple[fs.FileSystem, str]:
     """
     if not out.strip():
         raise OSError("name a folder or a URI")
-    scheme, is_uri, rest = out.partition("://")
+    scheme, is_uri, location = out.partition("://")
     if is_uri:
         # the rest would be dropped silently
-        lost = "#" if "#" in rest else "?" if "?" in rest and scheme == "file" else ""
+        lost = "#" if "#" in location else "?" if "?" in location and scheme == "file" else ""
         if lost:
             code = f"%{ord(lost):02X}"
             raise OSError(f"a URI ends at '{lost}'; write {code} for it, or a path without file://")
@@ -162,12 +162,12 @@ def _read_one(
         raise ValueError("the pack has no digest")
     if columns is not None or packed or not sealed:
         shared = None
-    wanted, completed = None, shared is not None and shared.has(schema)
+    names, completed = None, shared is not None and shared.has(schema)
     if completed:
-        wanted = sorted({*schema.names} & {*COLUMNS}, key=COLUMNS.index)
+        names = sorted({*schema.names} & {*COLUMNS}, key=COLUMNS.index)
     elif columns is not None:
-        wanted = list(dict.fromkeys([*columns, *integrity.CHECKED, *packs.COLUMNS * packed]))
-    table = conform(integrity.read(data, file, wanted), SCHEMA)
+        names = list(dict.fromkeys([*columns, *integrity.CHECKED, *packs.COLUMNS * packed]))
+    table = conform(integrity.read(data, file, names), SCHEMA)
     trials = packs.split(table, info.path) if packed else None
     written = integrity.check(file, schema, table, task, known, sealed=sealed, trials=trials)
     if trials is None:
@@ -198,8 +198,8 @@ def with_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     present = set(table.column_names)
     for name, value in values.items():
         if name not in present:
-            kind = SCHEMA.field(name).type if name in SCHEMA.names else None
-            column = pa.repeat(pa.scalar(value, kind), table.num_rows)
+            column_type = SCHEMA.field(name).type if name in SCHEMA.names else None
+            column = pa.repeat(pa.scalar(value, column_type), table.num_rows)
             table = table.append_column(name, column)
     return table
 
@@ -210,10 +210,10 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     Raises:
         pyarrow.ArrowException: a value does not fit.
     """
-    wanted, types = {item.name: item for item in schema}, []
+    field_by_name, types = {item.name: item for item in schema}, []
     for item in table.schema:
         plain = pa.string() if pa.types.is_large_string(item.type) else item.type
-        types.append(wanted.get(item.name) or pa.field(item.name, plain))
+        types.append(field_by_name.get(item.name) or pa.field(item.name, plain))
     target = pa.schema(types)
     bare = table.replace_schema_metadata(None)
     return bare if bare.schema == target else bare.cast(target)

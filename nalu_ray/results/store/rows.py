@@ -60,10 +60,10 @@ def with_outcomes(table: pa.Table) -> pa.Table:
     read = pc.if_else(final, pc.case_when(tests, *cases, FAILED), pa.scalar(None, pa.string()))
     if OUTCOME not in table.column_names:
         return table.append_column(OUTCOME, read)
-    given = table[OUTCOME]
-    known = pc.and_(final, pc.is_in(given, pa.array(OUTCOMES)))
+    outcomes = table[OUTCOME]
+    is_known = pc.and_(final, pc.is_in(outcomes, pa.array(OUTCOMES)))
     index = table.column_names.index(OUTCOME)
-    return table.set_column(index, OUTCOME, pc.if_else(known, given, read))
+    return table.set_column(index, OUTCOME, pc.if_else(is_known, outcomes, read))
 
 
 def failed_rows(
@@ -144,8 +144,8 @@ def endings(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
     joined = _of_latest_code(final.to_pandas())
     rank = joined.index.to_series().where(joined["value"] > 0, -joined.index.to_series())
     ordered = joined.assign(rank=rank).sort_values(["value", "rank"], ascending=[False, True])
-    kept: pd.DataFrame = ordered.drop_duplicates(RUN).sort_index().drop(columns="rank")
-    return kept
+    ends: pd.DataFrame = ordered.drop_duplicates(RUN).sort_index().drop(columns="rank")
+    return ends
 
 
 def _of_latest_code(joined: pd.DataFrame) -> pd.DataFrame:

@@ -61,7 +61,7 @@ def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
     Raises:
         StoreError: the folder cannot be listed, or a description exists but cannot be read.
     """
-    kept = []
+    stored_blocks = []
     for item in store.listing(f"{store.root}/.states/{task}"):
         if item.extension != "pt":
             continue
@@ -71,12 +71,12 @@ def blocks(store: Store, task: str) -> list[tuple[str, tuple[int, ...]]]:
         try:
             about = About.model_validate_json(seal.unsealed_json(data))
         except ValueError as error:
-            why = _why(error) if isinstance(error, ValidationError) else str(error)
+            reason = _why(error) if isinstance(error, ValidationError) else str(error)
             name = printable(_about(item.path))
-            log.warning("skipped %s: not the description of a state (%s)", name, printable(why))
+            log.warning("skipped %s: not the description of a state (%s)", name, printable(reason))
             continue
-        kept.append((about.setting_id, tuple(about.seeds)))
-    return sorted(kept)
+        stored_blocks.append((about.setting_id, tuple(about.seeds)))
+    return sorted(stored_blocks)
 
 
 def load(store: Store, task: str, key: str) -> bytes | None:

@@ -284,11 +284,11 @@ class Store:
         tables = {trial.name: trial.rows for trial in trials}
         chosen = endings(tables)
         before = {name: _flat(value) for name, value in (specs.added if specs else {}).items()}
-        kept = [
+        parts = [
             row_files.with_columns(only(tables[str(name)], seeds.tolist()), before)
             for name, seeds in chosen.groupby("file", sort=False)["seed"]
         ]
-        rows = row_files.concat(kept or [SCHEMA.empty_table()])
+        rows = row_files.concat(parts or [SCHEMA.empty_table()])
         # in one piece: pandas takes rows of a column in thousands of pieces slowly
         frame: pd.DataFrame = rows.combine_chunks().to_pandas()
         return frame
@@ -369,8 +369,8 @@ class Store:
         """Removes files whose trials are in a pack with their manifests, as read from the disk."""
         trials = self._trials(task, None, self.specs(task))
         paths = {trial.path for trial in trials if packs.names_pack(trial.path)}
-        told = {path: set(self._manifests_of(path)) for path in paths}
-        for path in packs.covered(trials, told):
+        manifests = {path: set(self._manifests_of(path)) for path in paths}
+        for path in packs.covered(trials, manifests):
             atomic_files.remove_quietly(self.filesystem, path)
             atomic_files.remove_quietly(self.filesystem, path.removesuffix(_LAST) + ".json")
 
@@ -425,21 +425,21 @@ class Store:
         shared: SharedColumns | None = None,
     ) -> list[StoredTrial]:
         """Returns the trials in the order of writing; see :func:`.files.read_trials`."""
-        known = {} if specs is None else specs.fields
+        fields = {} if specs is None else specs.fields
         for attempt in reversed(range(_LISTINGS)):
-            listed, infos, seen = time.time(), self._files(task), self._warned
+            listed, infos, warned = time.time(), self._files(task), self._warned
             indexed = self._recall(task, infos)
             # a command reads the ends of seeds several times; a file never changes
-            kept = self._ends if columns is not None else {}
-            new = [info for info in infos if info not in kept]
+            trials_by_info = self._ends if columns is not None else {}
+            new = [info for info in infos if info not in trials_by_info]
             try:
                 read = row_files.read_trials(
                     self.filesystem,
                     new,
                     task,
                     columns,
-                    seen,
-                    known=known,
+                    warned,
+                    known=fields,
                     strict=attempt > 0,
                     shared=shared,
                 )
@@ -450,13 +450,13 @@ class Store:
             of_file: dict[str, list[StoredTrial]] = {info.path: [] for info in new}
             for trial in read:
                 of_file[trial.path].append(trial)
-            kept |= {info: of_file[info.path] for info in new}
+            trials_by_info |= {info: of_file[info.path] for info in new}
             if columns is None:
-                self._ends |= {info: [*map(_only_ends, kept[info])] for info in new}
+                self._ends |= {info: [*map(_only_ends, trials_by_info[info])] for info in new}
             if len(infos) - indexed >= index.LEAST:
                 ends = {info: self._ends[info] for info in infos}
                 index.write(index.place(f"{self.out}/{task}"), ends, listed)
-            trials = [trial for info in infos for trial in kept[info]]
+            trials = [trial for info in infos for trial in trials_by_info[info]]
             return sorted(trials, key=lambda trial: (trial.written, trial.name))
         raise AssertionError("the last attempt skips what is gone")
 
