@@ -239,7 +239,7 @@ def _work(
     request: TuneRequest, plan: Plan, session: Session | None, console: Console
 ) -> str | None:
     options = request.options
-    kept = None
+    curves = None
     # after Ray has started, as Ray's handler would exit without tidying up
     with exits.terminable(), Board(console, plan, options.quiet) as board:
         if session is None and not request.task.uses_ray:
@@ -251,7 +251,7 @@ def _work(
         else:
             from nalu_ray.sweep import ray  # noqa: PLC0415 (as above)
 
-            kept = ray.run(
+            curves = ray.run(
                 plan,
                 board,
                 request.store,
@@ -261,4 +261,4 @@ def _work(
             )
     if options.verbose:
         print_lines(console, [board.costs.describe()])
-    return kept
+    return curves

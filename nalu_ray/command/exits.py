@@ -43,8 +43,8 @@ def guarded(command: Callable[[], int], *, printed: bool = True) -> int:
         code = _guarded(command)
         out.flush()
         if out.lost is not None:
-            what = "error" if printed else "warning"
-            print(f"{what}: cannot write to stdout: {out.lost}", file=sys.stderr)
+            level = "error" if printed else "warning"
+            print(f"{level}: cannot write to stdout: {out.lost}", file=sys.stderr)
             code = code or (Exit.STOPPED if printed else code)
     return code
 

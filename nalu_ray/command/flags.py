@@ -52,11 +52,11 @@ TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "
 
 def parser() -> cli.Parser:
     """Returns the command's flags."""
-    made = cli.Parser("python -m nalu_ray.tune", ABOUT, EXAMPLES)
-    made.add_argument(
+    tune_parser = cli.Parser("python -m nalu_ray.tune", ABOUT, EXAMPLES)
+    tune_parser.add_argument(
         "words", nargs="*", metavar="task [key=value]", help="task name, then field=value overrides"
     )
-    add = made.add_argument_group("what to run").add_argument
+    add = tune_parser.add_argument_group("what to run").add_argument
     add("-h", "--help", action="store_true", help="print this help; with a task, its fields")
     add("--list", action="store_true", help="list the tasks; with a task, its presets")
     add("--preset", help=f"{', '.join(PRESETS)} or another of the task (default: laptop)")
@@ -82,12 +82,12 @@ def parser() -> cli.Parser:
         help="rerun seeds whose rows were produced by another version of the code",
     )
     add("--fail-fast", action="store_true", help="stop at the first seed that fails")
-    add = made.add_argument_group("where to run").add_argument
+    add = tune_parser.add_argument_group("where to run").add_argument
     add("--local", action="store_true", help="run in this process, without Ray (same rows)")
     add("--address", help="Ray cluster to join, 'auto' for this machine's (default: $RAY_ADDRESS)")
     for name, field in Resources.model_fields.items():
         add(flag(name), metavar="N", help=f"{field.description} (default: the preset's)")
-    add = made.add_argument_group("output").add_argument
+    add = tune_parser.add_argument_group("output").add_argument
     add("-q", "--quiet", action="store_true", help="print only warnings and failures")
     add(
         "-v",
@@ -101,7 +101,7 @@ def parser() -> cli.Parser:
             action="store_true",
             help=f"also log to {title} ({invocation.install(EXTRAS[name])})",
         )
-    return made
+    return tune_parser
 
 
 def flag(field: str) -> str:

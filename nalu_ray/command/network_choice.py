@@ -117,5 +117,5 @@ def choose(
         raise ConfigError([*mistaken.messages, *error.messages]) from error
     words = " ".join(f"{key}={value}" for key, value in wanted.items())
     with_words = f" with {words}" if words else ""
-    why = f"no stored {noun}{with_words} under {out.rstrip('/')}/"
-    return Chosen(network, entry.file, entry, printable(why))
+    reason = f"no stored {noun}{with_words} under {out.rstrip('/')}/"
+    return Chosen(network, entry.file, entry, printable(reason))

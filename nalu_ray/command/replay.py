@@ -75,11 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m nalu_ray.command.replay", description=__doc__)
     parser.add_argument("out", help="folder or URI of the results")
     options = parser.parse_args(argv)
-    asked = {
+    runs_by_task = {
         task: None if runs is None else {(sid, seed) for sid, seed in runs}
         for task, runs in json.load(sys.stdin).items()
     }
-    json.dump({task: _shown(options.out, task, runs) for task, runs in asked.items()}, sys.stdout)
+    json.dump(
+        {task: _shown(options.out, task, runs) for task, runs in runs_by_task.items()}, sys.stdout
+    )
     return 0
 
 
@@ -118,8 +120,8 @@ def _answers(out: str, name: str, runs: Runs | None = None) -> Shown:
         return {}
     path, model = best_networks.best(out, name, {}, runs=runs)
     setting = task.setting_type.model_validate(model.setting)
-    known = {axis: getattr(setting, axis) for axis in task.axes} | dict(model.about)
-    about = f"{os.path.basename(path)}: {networks.describe(known)}."
+    description = {axis: getattr(setting, axis) for axis in task.axes} | dict(model.about)
+    about = f"{os.path.basename(path)}: {networks.describe(description)}."
     if isinstance(task, readers.SeriesReader):
         task.prepare()
         series = task.examples(setting, model.weights, model.about["seed"], SERIES)
@@ -188,7 +190,7 @@ def _episode(agent: Agent, variant: str, instruction: int) -> Mapping[str, Any]:
     walls = np.pad(~world.free, world.border, constant_values=True)
     score = agent.about.get("exact")
     exact = f"; in validation, {100 * score:.0f} % exact" if isinstance(score, float) else ""
-    said = [f"t = {m.t}: {m.action or animation.ending(m)}" for m in moments]
+    texts = [f"t = {m.t}: {m.action or animation.ending(m)}" for m in moments]
     return {
         "variant": variant,
         "algorithm": str(agent.about.get("algorithm", "")),
@@ -198,7 +200,7 @@ def _episode(agent: Agent, variant: str, instruction: int) -> Mapping[str, Any]:
         "target": places[moments[0].frame % world.cells].tolist(),
         "moments": [
             [*places[m.frame // world.cells].tolist(), text]
-            for m, text in zip(moments, said, strict=True)
+            for m, text in zip(moments, texts, strict=True)
         ],
     }
 

@@ -96,11 +96,13 @@ def read(options: Any, unknown: list[str], argv: list[str]) -> TuneRequest:
             mistakes += changes.mistakes
             # without a sweep, the words are still checked
             sweep = sweep and sweep.model_copy(update={"every": changes.every or sweep.every})
-            asked = sweep or Preset()
+            sweep_or_default = sweep or Preset()
             with mistakes.collecting():
                 search = None if changes.mistakes else _search(options, changes)
             samples = None if search is None else _samples(search, task)
-            points = expand(asked, task.setting_type, changes.values, changes.seeds, samples)
+            points = expand(
+                sweep_or_default, task.setting_type, changes.values, changes.seeds, samples
+            )
             mistakes += _unbuildable(task, points)
     if mistakes or task is None or sweep is None or store is None or flags is None:
         raise ConfigError(mistakes)
@@ -140,11 +142,13 @@ def _search(options: Any, changes: cli.Changes) -> Search | None:
     Raises:
         ConfigError: a word is missing.
     """
-    asked = [f"{cli.SAMPLES}={changes.samples}"] * (changes.samples is not None)
-    asked += [f"--search {options.search}"] * (options.search is not None)
+    search_words = [f"{cli.SAMPLES}={changes.samples}"] * (changes.samples is not None)
+    search_words += [f"--search {options.search}"] * (options.search is not None)
     if not changes.ranges:
-        if asked:
-            line = f"{' '.join(asked)}: no field has a range to search, such as lr=log:1e-4:1"
+        if search_words:
+            line = (
+                f"{' '.join(search_words)}: no field has a range to search, such as lr=log:1e-4:1"
+            )
             raise ConfigError([line])
         return None
     if changes.samples is None:
@@ -166,8 +170,8 @@ def _samples(search: Search, task: Task[Any]) -> list[dict[str, Any]]:
 
 def _take_preset(options: Any, words: list[str]) -> list[str]:
     """Moves the word ``preset=NAME`` to the flag; returns the mistake if both name presets."""
-    given = [word for word in words if word.startswith(PRESET_WORD)]
-    for word in given:
+    preset_words = [word for word in words if word.startswith(PRESET_WORD)]
+    for word in preset_words:
         words.remove(word)
         name = word.removeprefix(PRESET_WORD)
         if options.preset not in (None, name):
@@ -218,8 +222,8 @@ class _Mistakes(list[str]):
 
 def _flagged(line: str) -> str:
     """Returns an error line about a field as one about its flag."""
-    field, sign, rest = line.partition("=")
-    return f"{flag(field)}{sign}{rest}"
+    field, sign, message = line.partition("=")
+    return f"{flag(field)}{sign}{message}"
 
 
 def _no_task() -> Task[Any]:
@@ -232,14 +236,14 @@ def _contradictions(options: Any) -> list[str]:
     mistakes = []
     for name, package in LOGGERS.items():
         if getattr(options, name) and importlib.util.find_spec(package) is None:
-            how = invocation.install(package)
-            mistakes.append(f"--{name} needs the package {package}: {how}")
+            advice = invocation.install(package)
+            mistakes.append(f"--{name} needs the package {package}: {advice}")
         if getattr(options, name) and options.local:
             mistakes.append(f"--{name} needs Ray: it cannot be combined with --local")
     if options.search == "optuna":
         if importlib.util.find_spec("optuna") is None:
-            how = invocation.install(EXTRAS["search"])
-            mistakes.append(f"--search optuna needs the package optuna: {how}")
+            advice = invocation.install(EXTRAS["search"])
+            mistakes.append(f"--search optuna needs the package optuna: {advice}")
         if options.print_config:
             mistakes.append("--search optuna has no sweep to print: its points depend on results")
     if options.local and options.address:
@@ -259,10 +263,10 @@ def _too_few_open_files() -> list[str]:
 
 
 def _resources(options: Any) -> dict[str, Any]:
-    given = {name: getattr(options, name) for name in Resources.model_fields}
-    given = {name: value for name, value in given.items() if value is not None}
+    limits = {name: getattr(options, name) for name in Resources.model_fields}
+    limits = {name: value for name, value in limits.items() if value is not None}
     try:
-        return Resources.model_validate(given).model_dump(include=set(given))
+        return Resources.model_validate(limits).model_dump(include=set(limits))
     except ValidationError as error:
         raise ConfigError([_flagged(line) for line in explain(error)]) from error
 

@@ -44,11 +44,11 @@ def rounds(request: TuneRequest) -> Iterator[TuneRequest]:
     chosen: dict[str, Point] = {}
     for first in range(0, search.samples, ROUND):
         count = min(ROUND, search.samples - first)
-        asked = [(study, _points(cell, study, search, count)) for cell, study in studies]
-        chosen |= {point.setting.id: point for _, points in asked for point in points}
+        suggestions = [(study, _points(cell, study, search, count)) for cell, study in studies]
+        chosen |= {point.setting.id: point for _, points in suggestions for point in points}
         yield replace(request, points=tuple(chosen.values()))
         scores = _scores(request, rule, chosen)
-        for study, points in asked:
+        for study, points in suggestions:
             study.tell([scores[point.setting.id] for point in points])
 
 
@@ -62,19 +62,19 @@ def selection(task: Task[Any], preset: str) -> Selection:
 
 def _points(cell: Point, study: Study, search: Search, count: int) -> list[Point]:
     """Returns further points of a cell: its setting with suggested values."""
-    kind = type(cell.setting)
+    setting_type = type(cell.setting)
     try:
         return [
-            Point(setting=_with(cell.setting, kind, values), seeds=cell.seeds)
+            Point(setting=_with(cell.setting, setting_type, values), seeds=cell.seeds)
             for values in study.suggest(count)
         ]
     except ValidationError as error:  # a rule over several fields
         raise ConfigError(explain(error)) from error
 
 
-def _with(setting: Setting, kind: type[Setting], values: Mapping[str, Any]) -> Setting:
+def _with(setting: Setting, setting_type: type[Setting], values: Mapping[str, Any]) -> Setting:
     read = {name: value for name, value in values.items() if name not in setting.unread()}
-    return kind.model_validate({**setting.model_dump(), **read})
+    return setting_type.model_validate({**setting.model_dump(), **read})
 
 
 def _scores(request: TuneRequest, rule: Selection, chosen: Mapping[str, Point]) -> dict[str, float]:

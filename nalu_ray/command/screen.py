@@ -157,11 +157,11 @@ def describe_plan(plan: Plan, preset: str, words: Sequence[str] | None = None) -
         words: the command line's ``field=value`` words, for the line on the full protocol of a
             laptop preset; None leaves it out, as all of the protocol is planned for it.
     """
-    asked = sum(len(point.seeds) for point in plan.points)
+    seed_count = sum(len(point.seeds) for point in plan.points)
     failed = f", {plan.failed:,} failed before (--rerun-failed runs them)" if plan.failed else ""
     lines = [
         f"{plan.task.name}{plan.task.where()}, {preset}: "
-        f"{_count(len(plan.points), 'setting')}, {_count(asked, 'seed')}; "
+        f"{_count(len(plan.points), 'setting')}, {_count(seed_count, 'seed')}; "
         f"{plan.done:,} done before{failed}; "
         f"{plan.seeds:,} to do",
         *plan.describe_code(),
@@ -188,27 +188,29 @@ def _full_protocol(plan: Plan, preset: str, words: Sequence[str]) -> list[str]:
     full = "paper" if preset == "laptop" else preset.removesuffix("-laptop")
     task = plan.task
     try:
-        known = sweep_of(task).presets
+        presets = sweep_of(task).presets
     except ConfigError:  # the task has no shipped sweep and is run from a file
         return []
-    if full == preset or full not in known:
+    if full == preset or full not in presets:
         return []
-    kept = [word for word in words if word.partition("=")[0] in task.axes]
-    changes = Changes.read(kept, task.setting_type)
-    sweep = known[full].model_copy(update={"every": changes.every or known[full].every})
+    task_words = [word for word in words if word.partition("=")[0] in task.axes]
+    changes = Changes.read(task_words, task.setting_type)
+    sweep = presets[full].model_copy(update={"every": changes.every or presets[full].every})
     job = Job("", sweep.resources, sweep.seed_step_microseconds, speeds=plan.speeds)
-    command = invocation.command("tune", [task.name, f"preset={full}", *kept])
+    command = invocation.command("tune", [task.name, f"preset={full}", *task_words])
     try:
         points = expand(sweep, task.setting_type, changes.values)
     except ConfigError:  # the protocol has no such cell
         return []
     try:
-        whole = make_plan(task, points, {}, job, plan.capacity)
+        full_plan = make_plan(task, points, {}, job, plan.capacity)
     except ConfigError:
         return [f"the full protocol is too large for this machine: {command}"]
-    source = "measured on this machine" if whole.measured == len(whole.trials) else "a guess"
-    gpu = "" if whole.trials[0].gpus else "; not measured on a GPU"
-    time = f"about {describe_time(whole.seconds)} ({source}{gpu})"
+    source = (
+        "measured on this machine" if full_plan.measured == len(full_plan.trials) else "a guess"
+    )
+    gpu = "" if full_plan.trials[0].gpus else "; not measured on a GPU"
+    time = f"about {describe_time(full_plan.seconds)} ({source}{gpu})"
     return [f"the full protocol takes {time}: {command}"]
 
 
@@ -226,9 +228,9 @@ def describe_duration(plan: Plan) -> str:
     return f"about {describe_time(plan.seconds)}{start} ({source})"
 
 
-def _count(number: float, what: str) -> str:
+def _count(number: float, noun: str) -> str:
     plain = f"{int(number):,}" if number == int(number) else f"{number:,g}"
-    return f"{plain} {what}{'' if number == 1 else 's'}"
+    return f"{plain} {noun}{'' if number == 1 else 's'}"
 
 
 def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:
@@ -245,13 +247,13 @@ def list_trials(plan: Plan, all_of_them: bool) -> Iterator[str]:
 
 def describe_smoke(plan: Plan, stored: Stored, store: Store) -> list[str]:
     """Returns the lines after a smoke run: how many seeds ran, and where their rows are."""
-    asked = [(point.setting.id, seed) for point in plan.points for seed in point.seeds]
-    ran = sum(key in stored and stored[key].ok for key in asked)
+    runs = [(point.setting.id, seed) for point in plan.points for seed in point.seeds]
+    ran = sum(key in stored and stored[key].ok for key in runs)
     name = plan.task.name
-    where = [] if store.out == os.path.abspath("results") else ["--out", store.out]
-    report = invocation.command("report", [name, *where])
+    out_words = [] if store.out == os.path.abspath("results") else ["--out", store.out]
+    report = invocation.command("report", [name, *out_words])
     return [
-        f"{ran:,} of {_count(len(asked), 'seed')} ran",
+        f"{ran:,} of {_count(len(runs), 'seed')} ran",
         f"rows: {store.out.rstrip('/')}/{name}; "
         f"a report marks them as smoke runs, not results: {report}",
     ]
@@ -259,20 +261,20 @@ def describe_smoke(plan: Plan, stored: Stored, store: Store) -> list[str]:
 
 def failures(plan: Plan, stored: Stored) -> list[str]:
     """Returns lines per cause of failure with settings and seeds; none if all seeds completed."""
-    kinds: dict[str, tuple[list[str], list[tuple[str, list[int]]]]] = {}
+    causes: dict[str, tuple[list[str], list[tuple[str, list[int]]]]] = {}
     for point in plan.points:
-        for kind, (reasons, seeds) in _failed_of(plan, point, stored).items():
-            every, where = kinds.setdefault(kind, ([], []))
+        for cause, (reasons, seeds) in _failed_of(plan, point, stored).items():
+            every, settings = causes.setdefault(cause, ([], []))
             every += reasons
-            where.append((plan.labels[point.setting.id], seeds))
+            settings.append((plan.labels[point.setting.id], seeds))
     lines = []
-    for reasons, where in kinds.values():
+    for reasons, settings in causes.values():
         reason = reasons[0] + " (the first; the others differ in a number)" * (len({*reasons}) > 1)
-        count = sum(len(seeds) for _, seeds in where)
+        count = sum(len(seeds) for _, seeds in settings)
         lines.append(f"failed: {_count(count, 'seed')}: {reason}")
-        lines += [f"    {label} {describe_seeds(seeds)}" for label, seeds in where[:_LISTED]]
-        if len(where) > _LISTED:
-            lines.append(f"    ... and {len(where) - _LISTED:,} more settings")
+        lines += [f"    {label} {describe_seeds(seeds)}" for label, seeds in settings[:_LISTED]]
+        if len(settings) > _LISTED:
+            lines.append(f"    ... and {len(settings) - _LISTED:,} more settings")
     return lines
 
 
@@ -296,5 +298,5 @@ def _failed_of(plan: Plan, point: Point, stored: Stored) -> dict[str, tuple[list
 def console(stderr: bool = False) -> Console:
     """Returns a console as wide as the terminal, or as COLUMNS says; 120 columns elsewhere."""
     screen = Console(stderr=stderr, highlight=False)
-    known = screen.is_terminal or "COLUMNS" in os.environ
-    return screen if known else Console(stderr=stderr, highlight=False, width=120)
+    has_width = screen.is_terminal or "COLUMNS" in os.environ
+    return screen if has_width else Console(stderr=stderr, highlight=False, width=120)

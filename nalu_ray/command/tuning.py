@@ -96,11 +96,11 @@ def _tables(request: TuneRequest, plan: Plan, console: Console) -> list[str]:
     from nalu_ray.results.output.save import present  # noqa: PLC0415 (not needed to refuse a command)
 
     store, written = request.store, []
-    asked = {(point.setting.id, seed) for point in plan.points for seed in point.seeds}
+    runs = {(point.setting.id, seed) for point in plan.points for seed in point.seeds}
     folder = str(Path(store.folder or ".", "report"))
     try:
         words = _words(request)
-        written = present(store, request.task.name, console, folder, asked, words=words)
+        written = present(store, request.task.name, console, folder, runs, words=words)
     except (OSError, StoreError) as error:  # the rows are stored: report the rest
         print(f"warning: cannot write tables and figures: {error}", file=sys.stderr)
     if not written:

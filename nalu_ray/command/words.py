@@ -76,10 +76,10 @@ class Parser(argparse.ArgumentParser):
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         if not close or close[0] not in fields:
             return f"{line} --help lists them"
-        given = after or value
-        if not (given and accepts(f"{close[0]}={given}")):
-            given = "VALUE"
-        hint = printable(f"{close[0]}={given}", most=SHOWN)
+        text = after or value
+        if not (text and accepts(f"{close[0]}={text}")):
+            text = "VALUE"
+        hint = printable(f"{close[0]}={text}", most=SHOWN)
         return f"{line.partition(' Did')[0]} Fields are set without dashes: {hint}"
 
 
@@ -162,7 +162,7 @@ def _apart(words: Sequence[str]) -> list[str]:
 
 def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Reads ``key=value`` words; returns the values by key, and a line per mistake."""
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     mistakes = []
     for word in words:
         key, sign, value = word.partition("=")
@@ -170,11 +170,11 @@ def assignments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             mistakes.append(
                 f"'{printable(word, most=SHOWN)}': expected key=value, such as seeds=10"
             )
-        elif key in given:
+        elif key in values:
             mistakes.append(f"{key} is given twice; for several values write {key}={value},...")
         else:
-            given[key] = value
-    return given, mistakes
+            values[key] = value
+    return values, mistakes
 
 
 @dataclass
@@ -207,35 +207,35 @@ class Changes:
         """Reads the words for a task."""
         from nalu_ray.sweep.presets import parse_seeds  # noqa: PLC0415 (as above)
 
-        given, mistakes = assignments(words)
+        assigned, mistakes = assignments(words)
         seeds = None
         try:
-            seeds = parse_seeds(given.pop("seeds")) if "seeds" in given else None
+            seeds = parse_seeds(assigned.pop("seeds")) if "seeds" in assigned else None
         except ConfigError as error:
             mistakes += error.messages
-        samples = _count(given, SAMPLES, None, mistakes)
-        search_seed = _count(given, SEARCH_SEED, 0, mistakes)
+        samples = _count(assigned, SAMPLES, None, mistakes)
+        search_seed = _count(assigned, SEARCH_SEED, 0, mistakes)
         ranges = {}
-        for key, text in list(given.items()):
+        for key, text in list(assigned.items()):
             try:
                 limits = _range(key, text, setting_type)
             except ConfigError as error:
                 mistakes += error.messages
-                del given[key]
+                del assigned[key]
                 continue
             if limits is not None:
                 ranges[key] = limits
-                del given[key]
-        values = {key: _values(key, text, setting_type) for key, text in given.items()}
-        every = [key for key in values if given[key] == ALL and ALL not in values[key]]
+                del assigned[key]
+        values = {key: _values(key, text, setting_type) for key, text in assigned.items()}
+        every = [key for key in values if assigned[key] == ALL and ALL not in values[key]]
         return cls(values, seeds, mistakes, ranges, samples, search_seed or 0, every)
 
 
 def _count(
-    given: dict[str, str], name: str, default: int | None, mistakes: list[str]
+    assigned: dict[str, str], name: str, default: int | None, mistakes: list[str]
 ) -> int | None:
     """Takes a whole number out of the words; a mistake is added to ``mistakes``."""
-    text = given.pop(name, None)
+    text = assigned.pop(name, None)
     if text is None:
         return default
     least = 1 if name == SAMPLES else 0
