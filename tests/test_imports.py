@@ -44,7 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     ),
 }
 ONLY_FROM_RESULTS = {
-    "tasks": {f"nalu_ray.results.{name}" for name in ("leaderboard", "publication", "specs")}
+    "tasks": {
+        f"nalu_ray.results.{name}" for name in ("leaderboard", "publication", "published", "specs")
+    }
 }
 # cluster: what Ray's autoscaler calls on the head of a cluster.
 MAY_IMPORT_RAY = {"sweep.ray", "rl", "cluster"}

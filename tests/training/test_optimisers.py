@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from nalu_ray.training.optimisers import optimiser, schedule
+from nalu_ray.training.learning_rate import schedule
+from nalu_ray.training.optimisers import optimiser
 
 
 def moved(kind: str, steps: int) -> tuple[Tensor, dict[str, Tensor]]:
