@@ -40,7 +40,7 @@ class TuneRequest:
         source: the preset as its file has it.
         sweep: the preset with all changes applied.
         points: the settings and seeds of the sweep.
-        words: the ``field=value`` words, as given.
+        words: the ``field=value`` words but ``preset=``, as given.
         search: the search that the points come from; None for a grid. If its points depend on
             results, ``points`` has each setting of the grid once, with the ranges' lower limits.
         store: the store of the rows.

@@ -111,6 +111,5 @@ def _tables(request: TuneRequest, plan: Plan, console: Console) -> list[str]:
 def _words(request: TuneRequest) -> list[str]:
     """Returns the words that name settings, as those of a report do."""
     ranges = request.search.ranges if request.search else {}
-    without = {"preset", *cli.WORDS, *ranges}
-    words = [word for word in request.options.words if "=" in word]
-    return [word for word in words if word.partition("=")[0] not in without]
+    without = {*cli.WORDS, *ranges}
+    return [word for word in request.words if word.partition("=")[0] not in without]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from nalu_ray.results.specs import Axis
 
 CONTROLS = {"sum": "sum (control)", "rnn_identity": "RNN, identity (control)"}
@@ -9,6 +12,31 @@ CONTROLS = {"sum": "sum (control)", "rnn_identity": "RNN, identity (control)"}
 
 STARTED = "memory_init<20"
 """From 20 on, W on h starts at the identity in float32; below, it starts near it and is learned."""
+
+
+def by_memory(labels: Mapping[str, str], also: Mapping[str, str] = {}) -> dict[str, Any]:
+    """Returns the fields of an axis whose units stand apart by how their memory starts.
+
+    Args:
+        labels: unit to its label.
+        also: unit to what else is given to it by hand.
+    """
+    starts = {
+        STARTED: ("identity start", "a start"),
+        "memory_init": ("memory given", "the recurrence"),
+    }
+    return {
+        "given": {
+            f"{name}@{start}": f"{given}{also.get(name, '')}"
+            for start, (_, given) in starts.items()
+            for name in labels
+        },
+        "apart": {
+            start: {name: f"{label}, {words}" for name, label in labels.items()}
+            for start, (words, _) in starts.items()
+        },
+    }
+
 
 MODELS = Axis(
     field="layer",
@@ -21,24 +49,8 @@ MODELS = Axis(
         "nalu": "NALU",
         **CONTROLS,
     },
-    given={
-        f"nac@{STARTED}": "a start",
-        f"nalu@{STARTED}": "a start",
-        f"nac_nalu@{STARTED}": "a start, NAC first",
-        "nac@memory_init": "the recurrence",
-        "nalu@memory_init": "the recurrence",
-        "nac_nalu@memory_init": "the recurrence, NAC first",
-    },
-    apart={
-        STARTED: {
-            "nac": "NAC, identity start",
-            "nalu": "NALU, identity start",
-            "nac_nalu": "NAC+NALU (ours), identity start",
-        },
-        "memory_init": {
-            "nac": "NAC, memory given",
-            "nalu": "NALU, memory given",
-            "nac_nalu": "NAC+NALU (ours), memory given",
-        },
-    },
+    **by_memory(
+        {"nac": "NAC", "nalu": "NALU", "nac_nalu": "NAC+NALU (ours)"},
+        also={"nac_nalu": ", NAC first"},
+    ),
 )

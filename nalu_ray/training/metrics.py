@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from torch import Tensor
 
 
@@ -38,3 +41,12 @@ def constant_errors(target: Tensor) -> dict[str, Tensor]:
         "constant_mae": mean_absolute_error(median, exact),
     }
     return {name: error.to(target.dtype) for name, error in errors.items()}
+
+
+def constant_errors_by_part(parts: Mapping[Any, Tensor]) -> dict[str, Tensor]:
+    """The :func:`constant_errors` of each part of an evaluation set, named ``<error>_<part>``."""
+    return {
+        f"{name}_{part}": error
+        for part, target in parts.items()
+        for name, error in constant_errors(target).items()
+    }

@@ -56,7 +56,7 @@ def test_a_trial_that_takes_all_memory(fake: Any, tmp_path: Path) -> None:
     )
     found = re.fullmatch(pattern, reason)
     assert found, reason
-    assert float(found[1]) > 0.7  # more than was reserved
+    assert float(found[1]) > 1
     # the other trial, which ran all the while, lost nothing
     assert sum(outcome.ok for outcome in store.outcomes("fake").values()) == 8
     (line,) = [line for line in text.splitlines() if line.startswith("failed: 8 seeds: oom: 8")]

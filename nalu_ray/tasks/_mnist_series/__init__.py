@@ -17,6 +17,7 @@ from nalu_ray.tasks._mnist_series.reading import CHUNK, embed, read
 from nalu_ray.tasks._mnist_series.tables import RULE
 from nalu_ray.training.metrics import (
     constant_errors,
+    constant_errors_by_part,
     mean_absolute_error,
     mean_over_examples,
     mean_squared_error,
@@ -95,11 +96,8 @@ class SeriesTask(SupervisedTask[SeriesSetting]):
         """Returns errors of the best constant; for the test set by length of series."""
         if split != "test":
             return constant_errors(batch.targets)
-        return {
-            f"{name}_{length}": value
-            for length, (target, _) in data.by_length(batch.targets, batch.targets).items()
-            for name, value in constant_errors(target).items()
-        }
+        parts = data.by_length(batch.targets, batch.targets)
+        return constant_errors_by_part({length: target for length, (target, _) in parts.items()})
 
     def curves(
         self, setting: SeriesSetting, split: str, batch: Batch, prediction: Tensor

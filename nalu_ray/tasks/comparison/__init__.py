@@ -14,7 +14,12 @@ from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.comparison import data, network
 from nalu_ray.tasks.comparison.network import ComparisonSetting
-from nalu_ray.training.metrics import constant_errors, mean_absolute_error, mean_over_examples
+from nalu_ray.training.metrics import (
+    constant_errors,
+    constant_errors_by_part,
+    mean_absolute_error,
+    mean_over_examples,
+)
 from nalu_ray.training.supervised import SupervisedTask
 
 LAYERS = Axis(field="layer", labels={"sigmoid": "MLP", "nsr": "NSR"})
@@ -126,11 +131,8 @@ class ComparisonTask(SupervisedTask[ComparisonSetting]):
         if split != "extrapolation":
             return constant_errors(batch.targets)
         answers = data.by_exponent(batch.targets).unbind(1)
-        return {
-            f"{name}_1e{exponent}": value
-            for exponent, answer in zip(data.EXPONENTS, answers, strict=True)
-            for name, value in constant_errors(answer).items()
-        }
+        names = [f"1e{exponent}" for exponent in data.EXPONENTS]
+        return constant_errors_by_part(dict(zip(names, answers, strict=True)))
 
     def curves(
         self, setting: ComparisonSetting, split: str, batch: Batch, prediction: Tensor

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nalu_ray.results.specs import Axis, Measure, Selection, TableSpec, learning_figure
 from nalu_ray.seeding import Streams, generator
 from nalu_ray.task import Batch
-from nalu_ray.tasks._recurrent_models import CONTROLS, STARTED
+from nalu_ray.tasks._recurrent_models import CONTROLS, by_memory
 from nalu_ray.tasks.language import data as number_words
 from nalu_ray.tasks.language.network import LINEAR, LanguageNetwork, LanguageSetting
 from nalu_ray.training.metrics import (
@@ -36,22 +36,7 @@ MODELS = Axis(
     labels={LINEAR: "LSTM", "nac": "LSTM + NAC", "nalu": "LSTM + NALU"},
     more={name: f"LSTM + {label}" for name, label in CONTROLS.items()},
     published={LINEAR: "lstm", "nac": "lstm_nac", "nalu": "lstm_nalu"},
-    given={
-        f"nac@{STARTED}": "a start",
-        f"nalu@{STARTED}": "a start",
-        "nac@memory_init": "the recurrence",
-        "nalu@memory_init": "the recurrence",
-    },
-    apart={
-        STARTED: {
-            "nac": "LSTM + NAC, identity start",
-            "nalu": "LSTM + NALU, identity start",
-        },
-        "memory_init": {
-            "nac": "LSTM + NAC, memory given",
-            "nalu": "LSTM + NALU, memory given",
-        },
-    },
+    **by_memory({"nac": "LSTM + NAC", "nalu": "LSTM + NALU"}),
 )
 # the paper has one column and does not say how its NAC and NALU combine outputs
 COLUMNS = Axis(field="combine", labels=COMBINE, published=dict.fromkeys(COMBINE, "mae"))

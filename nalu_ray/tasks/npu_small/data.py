@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
+from nalu_ray.tasks import _operands
+from nalu_ray.tasks._operands import Operation
 from nalu_ray.tasks.npu_small.network import NPUSmallSetting
 
-
-class Formula(NamedTuple):
-    """An operation on x and y, and its name in print."""
-
-    apply: Callable[[Tensor, Tensor], Tensor]
-    label: str
-
-
 OPERATIONS = {
-    "add": Formula(torch.add, "x + y"),
-    "mul": Formula(torch.mul, "x × y"),
-    "div": Formula(torch.div, "x / y"),
-    "sqrt": Formula(lambda x, _: x.clamp(min=0).sqrt(), "√x"),
+    "add": replace(_operands.OPERATIONS["add"], label="x + y"),
+    "mul": replace(_operands.OPERATIONS["mul"], label="x × y"),
+    "div": replace(_operands.OPERATIONS["div"], label="x / y"),
+    # where it is not judged, x may be negative
+    "sqrt": Operation("√x", lambda x, _: x.clamp(min=0).sqrt(), operands=1),
 }
 INSIDE = 20  # values of x, and of y, in the interpolation set
 FAR = torch.arange(41, dtype=torch.float64) * 0.2 - 4.1  # of x, and of y, in the extrapolation set

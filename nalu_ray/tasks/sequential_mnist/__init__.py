@@ -20,7 +20,12 @@ from nalu_ray.tasks._mnist_series.reading import CHUNK, embed, read
 from nalu_ray.tasks.sequential_mnist import data
 from nalu_ray.tasks.sequential_mnist.network import SequentialNetwork, SequentialSetting
 from nalu_ray.tasks.sequential_mnist.tables import RULE, figures, tables
-from nalu_ray.training.metrics import constant_errors, mean_over_examples, mean_squared_error
+from nalu_ray.training.metrics import (
+    constant_errors,
+    constant_errors_by_part,
+    mean_over_examples,
+    mean_squared_error,
+)
 from nalu_ray.training.replicas import Replicas
 from nalu_ray.training.supervised import SupervisedTask
 
@@ -95,11 +100,7 @@ class SequentialTask(SupervisedTask[SequentialSetting]):
         target = batch.targets.double()
         if split != "test":
             return constant_errors(target)
-        return {
-            f"{name}_{length}": value
-            for length, answers in data.by_length(setting, target).items()
-            for name, value in constant_errors(answers).items()
-        }
+        return constant_errors_by_part(data.by_length(setting, target))
 
     def curves(
         self, setting: SequentialSetting, split: str, batch: Batch, prediction: Tensor
