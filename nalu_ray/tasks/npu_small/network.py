@@ -55,7 +55,7 @@ class NPUSmallSetting(SupervisedSetting):
         low, high = self.train_range
         if low <= 0:
             raise ValueError(
-                f"train_range={low}:{high} must lie above 0: the network learns x / y and the root of x"
+                f"train_range={low}:{high} must lie above 0: the network learns x / y and √x"
             )
         return self
 
