@@ -432,6 +432,17 @@ def test_marks_of_a_table_with_a_column_axis_are_of_its_columns() -> None:
     assert found == [("add", "nac", "interpolation"), ("add", "nac", "extrapolation")]
 
 
+def test_a_mark_in_a_row_that_is_left_out_is_not_explained() -> None:
+    cells = build(TABLE_7, two_settings()).cells
+    of_others = {place for place, cell in cells.items() if cell.published and not cell.n}
+    row, column, _ = min(place for place in of_others if place[0] != "add")
+    marked = TABLE_7.model_copy(update={"doubtful": ((row, column),), "doubt": "why"})
+    table = build(marked, two_settings())
+    assert "‡: why." in captions(table)
+    assert "‡" not in markdown(table)
+    assert "‡" not in printed(table, 80)
+
+
 def test_a_mark_may_be_of_one_measure() -> None:
     one = (("add", "nac", "interpolation"),)
     marked = TABLE_7.model_copy(update={"doubtful": one, "doubt": "why"})

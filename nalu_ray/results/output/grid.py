@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.cells import MISSING, SURE, TableCell, number, printed
@@ -68,7 +69,11 @@ def with_results(table: Table) -> Table:
         return table
     text = ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in left.items() if n)
     spec = table.spec.model_copy(update={"measures": kept})
-    return replace(table, spec=spec, rows=down, columns=across, not_run=text)
+    cells = {
+        (row.key, column.key, key): table.cells[row.key, column.key, key]
+        for row, column, key in product(down, across, kept)
+    }
+    return replace(table, spec=spec, rows=down, columns=across, cells=cells, not_run=text)
 
 
 def arrange(table: Table) -> Grid:
