@@ -172,8 +172,7 @@ class Registry:
         Raises:
             UnknownLayerError: if there is none; the message suggests the nearest and lists all.
         """
-        allowed_names = self.names()
-        if name not in self.entries:
+        if name not in self.entries and name not in (allowed_names := self.names()):
             near = get_close_matches(name.lower(), allowed_names, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             allowed = ", ".join(allowed_names)

@@ -71,14 +71,17 @@ class _Cells(Registry):
 
     def get(self, name: str) -> LayerEntry:
         """The entry of a name; see :func:`get_cell`."""
-        if name not in self.names():
+        if not self._has(name):
             check_no_pair(name, self.names())
         return super().get(name)
 
     def first(self, name: str) -> LayerEntry:
         """The entry of a name, or the cell of a pair's first unit; see :func:`first_cell`."""
-        known = name in self.names() or name not in pair_names()
+        known = self._has(name) or name not in pair_names()
         return self.get(name) if known else self._of(registry.get(name))
+
+    def _has(self, name: str) -> bool:
+        return name in self.entries or name in self.names()
 
     def _of(self, entry: LayerEntry) -> LayerEntry:
         """The cell of a network's first unit, under the network's name."""
