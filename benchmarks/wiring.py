@@ -12,11 +12,11 @@ time of arrival (never = the time limit) at some T, with greedy actions; means o
 t intervals. ``--exact 0.97`` leaves out seeds that did not master training, so that the
 comparison is between equally trained agents.
 
-    python benchmarks/wiring.py confirm --differ lstm_nac lstm --times 19
+    python benchmarks/wiring.py confirm --differ lstm_nac lstm --times 19 --csv curves.csv
 
-Each algorithm's difference of two variants' mean rewards with Welch's 95 % t interval, and how many
-seeds keep a reward of 0.9: the decision of docs/gridworld.md, "Protocol of the confirmation". All
-seeds count, a lost one as a reward of 0.
+Each algorithm's difference of two variants' mean rewards with Welch's 95 % t interval, and the
+reward of each seed: the decision of docs/gridworld.md, "Protocol of the confirmation". All seeds
+count, a lost one as a reward of 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pandas as pd
 from scipy import stats
 
 from nalu_ray.results.analysis.statistics import mean_interval
-from nalu_ray.results.store.rows import COLUMNS
+from nalu_ray.results.store.rows import COLUMNS, COMPLETED
 from nalu_ray.results.store.store import Store
 
 
@@ -64,43 +64,73 @@ def compared(rows: pd.DataFrame, times: list[int], exact: float) -> pd.DataFrame
     return pd.DataFrame(lines)
 
 
-def rewards(rows: pd.DataFrame, algorithm: str, variant: str, time: int) -> pd.Series:
-    """Returns each seed's mean greedy reward at T = ``time``, by seed; 0 for a seed without one."""
-    mine = rows[(rows["algorithm"] == algorithm) & (rows["variant"] == variant)]
-    found = mine[(mine["split"] == "greedy") & (mine["metric"] == "reward") & (mine["x"] == time)]
-    values = found.set_index("seed")["value"]
-    return values.reindex(sorted(mine["seed"].unique()), fill_value=0.0).fillna(0.0)
+def curves(source: str) -> pd.DataFrame:
+    """Returns each seed's greedy curves, a row per T: of a results folder, or of a CSV file."""
+    if source.endswith(".csv"):
+        return pd.read_csv(source)
+    return of_seeds(Store(source).load("gridworld"))
 
 
-def differences(rows: pd.DataFrame, first: str, second: str, times: list[int]) -> pd.DataFrame:
-    """Returns one row per algorithm and T: both variants' means and their difference."""
+def of_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns each seed's greedy curves, a row per T; a lost seed has a reward of 0 at each.
+
+    Raises:
+        SystemExit: a completed seed has no curves.
+    """
+    seed = ["algorithm", "variant", "seed"]
+    kept = (rows["split"] == "greedy") & rows["metric"].isin(["exact", "reward", "time"])
+    table = rows[kept].rename(columns={"x": "T"}).pivot(index=[*seed, "T"], columns="metric")
+    found = table["value"].reset_index()
+    ends = rows[rows["metric"] == COMPLETED].set_index(seed)["value"]
+    without = ends.index.difference(pd.MultiIndex.from_frame(found[seed]))
+    if (ends[without] == 1).any():
+        raise SystemExit(f"completed seeds without curves, such as {without[0]}")
+    times = pd.DataFrame({"T": sorted(found["T"].unique()), "reward": 0.0})
+    lost = without.to_frame(index=False).merge(times, how="cross")
+    both: pd.DataFrame = pd.concat([found, lost]).sort_values([*seed, "T"]).astype({"T": int})
+    return both
+
+
+def differences(
+    rows: pd.DataFrame, first: str, second: str, metric: str, times: list[int]
+) -> pd.DataFrame:
+    """Returns one row per algorithm and T: both variants' seeds, means, and their difference."""
     lines = []
-    for algorithm in sorted(rows["algorithm"].unique()):
-        for time in times:
-            both = {name: rewards(rows, algorithm, name, time) for name in (first, second)}
-            a, b = both.values()
-            low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-            line = {"algorithm": algorithm, "T": time}
-            for name, values in both.items():
-                line[name] = interval(values, 2)
-                line[f"{name}, reward of 0.9"] = f"{(values >= 0.9).sum()}/{len(values)}"
-            line["difference"] = f"{a.mean() - b.mean():.2f} [{low:.2f}, {high:.2f}]"
-            lines.append(line)
+    here = rows[rows["variant"].isin([first, second]) & rows["T"].isin(times)]
+    for (algorithm, time), group in here.groupby(["algorithm", "T"]):
+        if group["variant"].nunique() < 2:
+            continue  # an algorithm with one of them only
+        line: dict[str, object] = {"algorithm": algorithm, "T": time}
+        values = [group.loc[group["variant"] == name, metric] for name in (first, second)]
+        for name, each in zip((first, second), values, strict=True):
+            line[name] = interval(each, 2)
+            line[f"{name}, seeds"] = " ".join(f"{value:.2f}" for value in sorted(each))
+        low, high = stats.ttest_ind(*values, equal_var=False).confidence_interval(0.95)
+        line["difference"] = f"{values[0].mean() - values[1].mean():.2f} [{low:.2f}, {high:.2f}]"
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("out", help="results folder of the sweeps above")
+    parser.add_argument("out", nargs="+", help="results folders of sweeps, or a file of --csv")
     parser.add_argument("--times", type=int, nargs="+", default=[13, 16, 19, 25])
     parser.add_argument("--exact", type=float, default=0.0, help="minimum exact share on trained T")
     parser.add_argument("--differ", nargs=2, metavar="VARIANT", help="two variants to compare")
+    parser.add_argument(
+        "--metric", default="reward", help="of --differ: reward, or time of arrival"
+    )
+    parser.add_argument("--csv", help="write the seeds' curves to this file")
     options = parser.parse_args()
-    rows = Store(options.out).load("gridworld")
+    if options.csv or options.differ:
+        seeds = pd.concat(map(curves, options.out))
+    if options.csv:
+        seeds.round(4).to_csv(options.csv, index=False)
     if options.differ:
         first, second = options.differ
-        table = differences(rows, first, second, options.times)
+        table = differences(seeds, first, second, options.metric, options.times)
     else:
+        rows = pd.concat([Store(out).load("gridworld") for out in options.out])
         table = compared(rows, options.times, options.exact)
     print("| " + " | ".join(table.columns) + " |")
     print("|" + "---|" * len(table.columns))

@@ -26,9 +26,9 @@ KEPT = sorted(path for path in (DOCS / "rows").glob("*") if path.is_dir())
 MARKER = "<!-- table: identity identity laptop -->"
 
 
-def _load() -> ModuleType:
-    path = ROOT / "benchmarks" / "reference.py"
-    spec = importlib.util.spec_from_file_location("reference", path)
+def _load(name: str) -> ModuleType:
+    path = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -36,7 +36,7 @@ def _load() -> ModuleType:
     return module
 
 
-reference = _load()
+reference, wiring = _load("reference"), _load("wiring")
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +203,27 @@ def test_kept_rows_are_small_and_name_no_machine() -> None:
         for path in folder.glob("*.parquet"):
             reasons = pq.read_table(path, columns=["reason"])["reason"].to_pylist()
             assert not any("/" in reason for reason in reasons if reason)
+
+
+@pytest.mark.parametrize(("metric", "times"), [("reward", [19]), ("time", [19, 25])])
+def test_the_confirmation_is_of_the_kept_curves(metric: str, times: list[int]) -> None:
+    text = (DOCS / "gridworld.md").read_text()
+    seeds = wiring.curves(str(DOCS / "gridworld_confirmation.csv"))
+    assert seeds.groupby(["algorithm", "variant", "T"]).size().eq(10).all()
+    table = wiring.differences(seeds, "lstm_nac", "lstm", metric, times)
+    assert len(table) == 2 * len(times)
+    for line in table.itertuples(index=False):
+        assert "| " + " | ".join(map(str, line)) + " |" in text
+
+
+def test_a_lost_seed_has_no_reward_and_a_completed_one_has_curves(tmp_path: Path) -> None:
+    rows = {"algorithm": "a3c", "variant": "lstm", "split": "greedy", "metric": "reward", "x": 19.0}
+    kept = pd.DataFrame([{**rows, "seed": 0, "value": 0.5}, *_ends({0: 1.0, 1: 0.0})])
+    assert wiring.of_seeds(kept).set_index("seed")["reward"].to_dict() == {0: 0.5, 1: 0.0}
+    with pytest.raises(SystemExit, match="completed seeds without curves"):
+        wiring.of_seeds(pd.concat([kept, pd.DataFrame(_ends({2: 1.0}))]))
+
+
+def _ends(seeds: dict[int, float]) -> list[dict[str, Any]]:
+    key = {"algorithm": "a3c", "variant": "lstm", "metric": "completed", "split": "train"}
+    return [{**key, "seed": seed, "value": value} for seed, value in seeds.items()]
