@@ -8,7 +8,8 @@
 that tables read and without what names a machine. ``add`` replaces stored seeds that it finds again
 and drops settings that no preset of the task has any more. In a document, a table stands between
 ``<!-- table: TASK NAME PRESET -->`` and ``<!-- /table -->``; an unknown name is answered with those
-there are. ``<!-- table: reproduction -->`` stands for the page of ``report --reproduction``.
+there are. ``<!-- table: reproduction -->`` stands for the page of ``report --reproduction``, and
+``<!-- table: leaderboard -->`` for the tables of the leaderboard.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from nalu_ray.results.analysis import costs
 from nalu_ray.results.analysis.groups import SMOKE
 from nalu_ray.results.analysis.selection import observe, runs_of
 from nalu_ray.results.analysis.table import Table
-from nalu_ray.results.output import reproduction
+from nalu_ray.results.output import leaderboard, reproduction
 from nalu_ray.results.output.formats import markdown
 from nalu_ray.results.output.save import Stored
 from nalu_ray.results.specs import SUCCESS, TaskSpecs
@@ -51,7 +52,7 @@ from nalu_ray.sweep.deviations import members, searched
 DOCS = Path(__file__).parents[1] / "docs"
 ROWS = DOCS / "rows"
 BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- /table -->)", re.DOTALL)
-PAGE = "reproduction"
+PAGE, BOARD = "reproduction", "leaderboard"
 SPEC = ("setting_id", "seeds", "preset")
 MANIFEST = ("seconds", "started", "parameters", "versions", "commit", "dirty", "code")
 HARDWARE = ("machine", "processor", "cpus", "gpus")
@@ -216,6 +217,16 @@ def _verdicts(kept: Iterable[Stored]) -> str:
     return f"\n{reproduction.page(table for stored in kept for table in stored.tables)}\n"
 
 
+def _board(kept: Iterable[tuple[Stored, Manifests]]) -> str:
+    """Returns the tables of the leaderboard."""
+    texts = ((_tables(*each), each[0]) for each in kept)
+    return "".join(
+        of_task[_name(stored, table)]
+        for of_task, stored in texts
+        for table in leaderboard.tables([stored])
+    )
+
+
 def _kept(task: str, rows: Path) -> tuple[Stored, Manifests]:
     with tempfile.TemporaryDirectory() as folder:
         place, specs = Path(folder), specs_of(task)
@@ -297,6 +308,7 @@ def refresh(docs: Path, *, write: bool) -> list[str]:
     tasks = [path.name for path in sorted(rows.glob("*")) if path.is_dir()]
     kept = {task: _kept(task, rows) for task in tasks}
     known = {task: _tables(*kept[task]) for task in tasks}
+    known[BOARD] = {BOARD: _board(kept.values())}
     known[PAGE] = {PAGE: _verdicts(stored for stored, _ in kept.values())}
     differ = []
     for path in sorted(docs.rglob("*.md")):

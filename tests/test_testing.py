@@ -171,7 +171,10 @@ def test_options_reach_the_unit_and_unknown_layers_are_refused() -> None:
 @pytest.mark.parametrize("check", CELL_CHECKS)
 @pytest.mark.parametrize("cell", [*distinct.cells(), Good], ids=lambda x: getattr(x, "__name__", x))
 def test_every_cell_passes(cell: str | type[nn.Module], check: str) -> None:
-    CELL_CHECKS[check](of_cell(cell))
+    # free slots of a DNC's memory are equal but for rounding, which depends on the batch: they may
+    # change places
+    options = {"slots": 1} if cell == "dnc" else {}
+    CELL_CHECKS[check](of_cell(cell, **options))
 
 
 class Counts(Good):
