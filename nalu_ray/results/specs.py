@@ -207,7 +207,7 @@ class TableSpec(_Spec):
     )
     board: bool = Field(False, description="part of the leaderboard")
     least_columns: int = Field(
-        1, ge=1, description="left out where fewer values of the column axis were run"
+        1, ge=1, description="left out where no row was run with as many values of the column axis"
     )
     models: Literal["rows", "columns"] | None = Field(
         None, description="axis that is compared: where the best is bold"

@@ -60,14 +60,18 @@ def store(tmp_path: Path) -> Store:
         trial("mine", "mul", 0.001, [100, 200], 0.1),
     ]
     for place, rows in enumerate(trials):
-        setting = {name: rows[name].iloc[0] for name in FIELDS}
-        sid = str(rows["setting_id"].iloc[0])
-        spec = {"setting_id": sid, "seeds": [0, 1]}
-        manifest = {"spec": spec, "seconds": 0.003 * (place + 1), "parameters": 200 + place}
-        about = {"preset": "madsen", "changes": "{}"}
-        made.write(setting, {"task": "static", "setting_id": sid}, rows, manifest, about=about)
+        write(made, rows, place)
     made.write_specs(TaskSpecs(task="static", title="Static", tables=TABLES))
     return made
+
+
+def write(store: Store, rows: pd.DataFrame, place: int) -> None:
+    setting = {name: rows[name].iloc[0] for name in FIELDS}
+    sid = str(rows["setting_id"].iloc[0])
+    spec = {"setting_id": sid, "seeds": [0, 1]}
+    manifest = {"spec": spec, "seconds": 0.003 * (place + 1), "parameters": 200 + place}
+    about = {"preset": "madsen", "changes": "{}"}
+    store.write(setting, {"task": "static", "setting_id": sid}, rows, manifest, about=about)
 
 
 def report(store: Store, tmp_path: Path, *words: str) -> Path:
@@ -115,6 +119,8 @@ def test_a_task_without_such_tables_has_no_leaderboard(store: Store, tmp_path: P
 
 
 def test_one_rate_is_no_sweep_and_other_presets_are_not_shown(store: Store, tmp_path: Path) -> None:
+    # two units, each at the rate of its recipe
+    write(store, trial("nau", "mul", 0.01, [None, None], 0.1), 4)
     target = report(store, tmp_path, "static")
     names = {path.name for path in (target / "static").glob("*.csv")}
     assert names == {"board_madsen.csv", "board_cost_madsen.csv", "board_lr_madsen_op_add.csv"}

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -391,13 +392,14 @@ def _hidden(stored: set[Key], shown: set[Key], name: str) -> Iterator[str]:
 
 
 def _is_shown(table: Table) -> bool:
-    """Whether a table has results, in as many columns as it needs."""
-    columns = {
-        column
+    """Whether a row of a table has results in as many columns as it needs."""
+    places = {
+        (row, column)
         for (row, column, _), cell in table.cells.items()
         if cell.n and not REFERENCES & {row, column}
     }
-    return len(columns) >= table.spec.least_columns
+    columns = Counter(row for row, _ in places)
+    return max(columns.values(), default=0) >= table.spec.least_columns
 
 
 def safe_name(name: str) -> str:
