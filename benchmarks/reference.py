@@ -217,12 +217,11 @@ def _verdicts(kept: Iterable[Stored]) -> str:
     return f"\n{reproduction.page(table for stored in kept for table in stored.tables)}\n"
 
 
-def _board(kept: Iterable[tuple[Stored, Manifests]]) -> str:
-    """Returns the tables of the leaderboard."""
-    texts = ((_tables(*each), each[0]) for each in kept)
+def _board(kept: Iterable[Stored], known: Mapping[str, Mapping[str, str]]) -> str:
+    """Returns those of the known tables that stand on the leaderboard."""
     return "".join(
-        of_task[_name(stored, table)]
-        for of_task, stored in texts
+        known[stored.specs.task][_name(stored, table)]
+        for stored in kept
         for table in leaderboard.tables([stored])
     )
 
@@ -308,7 +307,7 @@ def refresh(docs: Path, *, write: bool) -> list[str]:
     tasks = [path.name for path in sorted(rows.glob("*")) if path.is_dir()]
     kept = {task: _kept(task, rows) for task in tasks}
     known = {task: _tables(*kept[task]) for task in tasks}
-    known[BOARD] = {BOARD: _board(kept.values())}
+    known[BOARD] = {BOARD: _board((stored for stored, _ in kept.values()), known)}
     known[PAGE] = {PAGE: _verdicts(stored for stored, _ in kept.values())}
     differ = []
     for path in sorted(docs.rglob("*.md")):

@@ -113,7 +113,9 @@ def differences(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("out", nargs="+", help="results folders of sweeps, or a file of --csv")
+    parser.add_argument(
+        "out", nargs="+", help="results folders of sweeps; for --differ also a file of --csv"
+    )
     parser.add_argument("--times", type=int, nargs="+", default=[13, 16, 19, 25])
     parser.add_argument("--exact", type=float, default=0.0, help="minimum exact share on trained T")
     parser.add_argument("--differ", nargs=2, metavar="VARIANT", help="two variants to compare")

@@ -171,9 +171,9 @@ def test_options_reach_the_unit_and_unknown_layers_are_refused() -> None:
 @pytest.mark.parametrize("check", CELL_CHECKS)
 @pytest.mark.parametrize("cell", [*distinct.cells(), Good], ids=lambda x: getattr(x, "__name__", x))
 def test_every_cell_passes(cell: str | type[nn.Module], check: str) -> None:
-    # free slots of a DNC's memory are equal but for rounding, which depends on the batch: they may
-    # change places
-    options = {"slots": 1} if cell == "dnc" else {}
+    # free slots of a DNC's memory are equal but for rounding: in a batch of one they may change
+    # places
+    options = {"slots": 1} if (cell, check) == ("dnc", "padding") else {}
     CELL_CHECKS[check](of_cell(cell, **options))
 
 
