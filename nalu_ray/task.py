@@ -236,13 +236,21 @@ class Task(ABC, Generic[S]):
         """
         return 0
 
+    def activations(self, setting: S, seeds: int) -> int:
+        """Returns the bytes that the setting's own network makes of its examples, if measured.
+
+        :meth:`memory` is a formula and may not know a new unit; the larger of the two counts.
+        """
+        return 0
+
     def device_memory(self, setting: S, seeds: int) -> int:
         """Returns the peak memory of a trial's tensors on a GPU, in bytes above CUDA's own.
 
         By default it is that of the same tensors on a CPU. A trial's manifest has the bytes that it
         took.
         """
-        return self.memory(setting, seeds) + self.trained(setting, seeds)
+        made = max(self.memory(setting, seeds), self.activations(setting, seeds))
+        return made + self.trained(setting, seeds)
 
     def parameters(self, setting: S) -> int | None:
         """Returns the number of trained parameters per seed; None if it is not known."""

@@ -103,7 +103,8 @@ def size(task: Task[Any], setting: Setting, seeds: int) -> int:
         task, setting: as for :func:`need`.
         seeds: number of seeds that train together.
     """
-    return task.memory(setting, seeds) + task.trained(setting, seeds)
+    made = max(task.memory(setting, seeds), task.activations(setting, seeds))
+    return made + task.trained(setting, seeds)
 
 
 def _slots_of(node: Node, resources: Resources, memory: int) -> int:

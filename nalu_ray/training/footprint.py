@@ -1,4 +1,4 @@
-"""Memory of parameters in training, together with gradients and the optimiser's moments."""
+"""Memory of parameters in training with gradients and moments, and what is known of networks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from nalu_ray.layers import Cell
+from nalu_ray.training.activations import Activations
 from nalu_ray.training.optimisers import OptimiserName
 
 N = TypeVar("N", bound=nn.Module)
@@ -38,6 +39,7 @@ class Counted:
 
 
 _counted: dict[tuple[str, str], Counted] = {}
+_noted: dict[tuple[str, str], Activations] = {}
 
 
 def count(task: str, setting_id: str, build: Callable[[], nn.Module]) -> Counted:
@@ -49,6 +51,17 @@ def count(task: str, setting_id: str, build: Callable[[], nn.Module]) -> Counted
         parameters = sum(part.numel() for part in network.parameters())
         _counted[key] = Counted(parameters, max(states, default=0))
     return _counted[key]
+
+
+def note(task: str, setting_id: str, activations: Activations | None) -> None:
+    """Keeps what was measured of a setting's network, for :func:`noted`."""
+    if activations is not None:
+        _noted[task, setting_id] = activations
+
+
+def noted(task: str, setting_id: str) -> Activations | None:
+    """Returns what was measured of a setting's network; None if nothing was."""
+    return _noted.get((task, setting_id))
 
 
 def _state(cell: Cell) -> int:

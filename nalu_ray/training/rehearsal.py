@@ -1,4 +1,7 @@
-"""A small stacked training step before a run: it finds networks that cannot be stacked."""
+"""A small stacked training step before a run.
+
+It finds networks that cannot be stacked, and measures the memory of their activations.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from nalu_ray.errors import first_line, raise_interruption
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.training import members, patterns, penalties, penalty_terms, updates
+from nalu_ray.training.activations import Activations, peak, per_example
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.footprint import without_memory
 from nalu_ray.training.optimisers import optimiser
@@ -54,6 +58,7 @@ _SIGNS = {
 # by class, as two of one name may differ; a class that is dropped is forgotten
 _outcomes: MutableMapping[type, dict[Any, str | None]] = WeakKeyDictionary()
 _NOT_TRIED = "not tried"
+_activations: MutableMapping[type, dict[Any, Activations | None]] = WeakKeyDictionary()
 
 
 def step_parts(
@@ -93,7 +98,7 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
     Raises:
         TypeError: if they cannot; the message says what to do instead.
     """
-    giant = sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS
+    giant = _is_giant(network)
     choices = (setting.optimiser, setting.penalty, setting.lr_factor, setting.phases)
     ruled = setting.id if any(map(task.own, RULES)) else None
     key = (ruled, *choices, *_signature(network))
@@ -105,6 +110,70 @@ def rehearse(task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.
         outcomes[key] = fault
     if fault := outcomes[key]:
         raise TypeError(f"{_named(task, setting)} cannot be trained in blocks of seeds: {fault}")
+
+
+def measured_activations(
+    task: SupervisedTask[Any], setting: SupervisedSetting, network: nn.Module
+) -> Activations | None:
+    """Measures a network's activations; once per class of task, network and shape of an example.
+
+    Args:
+        task, setting: the task and the setting to train.
+        network: the task's network, on the meta device.
+
+    Returns:
+        None if seeds cannot be stacked, if the number of examples is not the setting's (no
+        ``batch``, or a ``pool``), or if a batch of so few examples is large already.
+    """
+    if not hasattr(setting, "batch") or getattr(setting, "pool", None) or _is_giant(network):
+        return None
+    try:
+        shapes = [tuple(tensor.shape[2:]) for tensor in _small_batch(task, setting, 1)[1].inputs]
+        key = (*shapes, *_signature(network))
+        measured = _activations.setdefault(type(task), {})
+        if key not in measured:
+            measured[key] = _measured(task, setting)
+        return measured[key]
+    except Exception as error:  # whatever the task's or the layer's code raises; rehearse tells it
+        raise_interruption(error)
+        return None
+
+
+def _measured(task: SupervisedTask[Any], setting: SupervisedSetting) -> Activations:
+    replicas = Replicas(lambda: task.build(setting), (0, 1))
+
+    def train(examples: int) -> int:
+        small, batch = _small_batch(task, setting, examples)
+
+        def step() -> None:
+            prediction = task.predict(replicas, small, "train", batch, _streams(task, small))
+            loss = task.loss(small, prediction, batch.targets)
+            torch.autograd.grad(loss.sum(), replicas.flat)
+
+        return peak(step)
+
+    def evaluate(examples: int) -> int:
+        small, batch = _small_batch(task, setting, examples)
+        with replicas.evaluating(), torch.no_grad():
+            return peak(
+                lambda: task.predict(replicas, small, "train", batch, _streams(task, small))
+            )
+
+    _, batch = _small_batch(task, setting, EXAMPLES)
+    drawn = sum(tensor.nbytes for tensor in (*batch.inputs, batch.targets)) / (2 * EXAMPLES)
+    return Activations(drawn, per_example(train, EXAMPLES, 2), per_example(evaluate, EXAMPLES, 2))
+
+
+def _small_batch(
+    task: SupervisedTask[Any], setting: SupervisedSetting, examples: int
+) -> tuple[SupervisedSetting, Batch]:
+    small = setting.model_copy(update={"batch": examples})
+    if _bytes_of(task, small) > MOST_BYTES:
+        raise ValueError("a batch of so few examples is large")
+    batch = task.example(small, _streams(task, small))
+    if batch is None:
+        raise ValueError("the task has no example")
+    return small, batch
 
 
 def check_network(
@@ -181,6 +250,10 @@ def _fault_without_numbers(
         raise_interruption(error)
         return _reason(error)
     return None
+
+
+def _is_giant(network: nn.Module) -> bool:
+    return sum(tensor.numel() for tensor in network.parameters()) > MOST_NUMBERS
 
 
 def _generators() -> bytes:

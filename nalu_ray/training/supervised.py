@@ -25,7 +25,7 @@ from nalu_ray.training.members import measured
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.optimisers import largest_gradient, optimiser
 from nalu_ray.training.redraw import Redraw, parse_rule
-from nalu_ray.training.rehearsal import check_network, rehearse, step_parts
+from nalu_ray.training.rehearsal import check_network, measured_activations, rehearse, step_parts
 from nalu_ray.training.replicas import Replicas, Tensors
 from nalu_ray.training.step import Step
 from nalu_ray.training.task_rules import chosen_seeds
@@ -75,6 +75,7 @@ class SupervisedTask(Task[S]):
         if setting.stop is not None and not self.own("stop"):
             self.stopping_split()
         rehearse(self, setting, network)
+        footprint.note(self.name, setting.id, measured_activations(self, setting, network))
 
     def example(self, setting: S, streams: Streams) -> Batch | None:
         """Returns a training batch for :meth:`check`, which runs before :meth:`prepare`.
@@ -87,6 +88,14 @@ class SupervisedTask(Task[S]):
         """Returns the bytes of parameters, gradients and the optimiser's moments."""
         fields = [name for name in footprint.OF_FIELD if getattr(setting, name)]
         return footprint.trained(self.parameters(setting), setting.optimiser, seeds, fields)
+
+    def activations(self, setting: S, seeds: int) -> int:
+        """Returns the bytes that the network makes of a batch or a set; 0 before :meth:`check`."""
+        known = footprint.noted(self.name, setting.id)
+        if known is None:
+            return 0
+        examples = getattr(setting, "test_size", 0)
+        return known.of(seeds, getattr(setting, "batch", 0), examples, len(self.splits))
 
     def parameters(self, setting: S) -> int:
         """Returns the number of trained parameters per seed."""

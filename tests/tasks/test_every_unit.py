@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nalu_ray import layers, registry
+from nalu_ray.sweep.presets import sweep_of
 from nalu_ray.training import footprint
 
 LEAST = {
@@ -61,3 +62,12 @@ def test_a_unit_is_built(unit: str) -> None:
         setting = task.setting_type.model_validate({field: unit, **values})
         network = footprint.without_memory(lambda: task.build(setting))  # noqa: B023
         assert all(parameter.is_meta for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    "name", ["recurrent", "language", "program", "mnist_counting", "mnist_addition"]
+)
+def test_the_preset_units_has_every_unit(name: str) -> None:
+    axes = sweep_of(registry.task(name)).presets["units"].axes
+    (named,) = (set(axes[field]) for field in ("layer", "head") if field in axes)
+    assert {unit for unit in LEAST if not LEAST[unit]} - named == set()

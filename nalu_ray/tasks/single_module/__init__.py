@@ -147,7 +147,7 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
     def memory(self, setting: SingleModuleSetting, seeds: int) -> int:
         """Counts the evaluation sets, a step's inputs with three copies, and activations."""
         examples = len(self.splits) * setting.test_size + 4 * max(setting.batch, setting.test_size)
-        activations = 10 * max(setting.batch, setting.test_size) * setting.inputs
+        activations = 18 * max(setting.batch, setting.test_size) * setting.inputs
         return 4 * seeds * (examples * setting.inputs + activations)
 
 

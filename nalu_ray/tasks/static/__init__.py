@@ -125,8 +125,9 @@ class StaticTask(SupervisedTask[StaticSetting]):
         return errors
 
     def memory(self, setting: StaticSetting, seeds: int) -> int:
-        """Counts the evaluation sets, a step's inputs with three copies, and activations."""
-        examples = len(self.splits) * setting.test_size + 4 * max(setting.batch, setting.test_size)
+        """Counts the evaluation sets, copies of a step's or a set's inputs, and activations."""
+        examples = len(self.splits) * setting.test_size
+        examples += max(4 * setting.batch, 2 * setting.test_size)
         # measured with the NALU; other networks take less
         activations = max(18 * setting.batch, 5 * setting.test_size)
         return 4 * seeds * (examples * setting.inputs + activations * setting.hidden)
