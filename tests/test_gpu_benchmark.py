@@ -120,6 +120,11 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     monkeypatch.setattr(SupervisedTask, "start", lambda *given: start(*given[:3], CPU))
     monkeypatch.setattr(recording, "on_a_gpu", lambda _: True)
+    # without a GPU, each profiled operation looks for one
+    profile = torch.profiler.profile
+    monkeypatch.setattr(
+        torch.profiler, "profile", lambda activities: profile(activities=activities[:1])
+    )
     for engine in ("graph", "compile"):
         monkeypatch.setitem(recording.RECORDERS, engine, recording.recorded)
 

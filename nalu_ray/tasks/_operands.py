@@ -52,6 +52,10 @@ OPERATIONS = {
 }
 
 
+DIVISORS = {"div": 1, "reciprocal": 0}
+"""Which of a and b an operation divides by."""
+
+
 def axis(names: Iterable[str], others: bool = True) -> Axis:
     """Returns these operations as an axis of tables and figures, in order.
 
@@ -85,7 +89,7 @@ def check_domain(op: str, low: float, high: float) -> None:
     """
     if op == "sqrt" and low < 0:
         raise ValueError(f"op=sqrt needs ranges of 0 or more, not {low}:{high}")
-    if op in ("div", "reciprocal") and low < 0 < high:
+    if op in DIVISORS and low < 0 < high:
         raise ValueError(f"op={op} needs ranges that do not cross 0, not {low}:{high}")
 
 
@@ -111,6 +115,33 @@ def _starts(rng: np.random.Generator, inputs: int, section: int, overlap: int) -
     first = int(rng.integers(0, room - gap + 1))
     second = first + section - overlap + gap
     return [first, second] if rng.integers(2) else [second, first]
+
+
+def divisible(
+    op: str, x: Tensor, both: tuple[Tensor, Tensor], chosen: Sections, least: float
+) -> bool:
+    """Makes, in place, each divisor that was drawn as exactly 0 the smallest number instead.
+
+    Float32 numbers of a range around 0 hit it once in 2^24, which is every few runs. The result
+    would be infinite and end the seed, whatever its unit.
+
+    Args:
+        op: the operation; nothing is done unless it divides.
+        x: inputs, (R, N, inputs) or, of all seeds, (1, N, inputs).
+        both: a and b of x, (R, N) each.
+        chosen: the elements of a and of b; those beyond the inputs stand for none.
+        least: what an element of the divisor becomes.
+
+    Returns:
+        Whether an element has changed, and a and b with it.
+    """
+    if op not in DIVISORS:
+        return False
+    zeros = (both[DIVISORS[op]] == 0).nonzero().tolist()
+    places = chosen[DIVISORS[op]].amin(1)
+    for seed, example in zeros:
+        x[seed % len(x), example, places[seed]] = least
+    return bool(zeros)
 
 
 def operands(x: Tensor, chosen: Sections, shared: bool = False) -> tuple[Tensor, Tensor]:

@@ -105,6 +105,34 @@ def test_targets_are_the_operation_on_two_inputs(op: str, inputs: int) -> None:
         np.testing.assert_allclose(batch.targets[k, :, 0], expected, rtol=1e-6)
 
 
+def zeros_for_some(streams: Streams, shape: Any, low: float, high: float, *_: Any) -> Any:
+    """U(low, high), but two examples of each seed are 0, and so is an input of a third."""
+    x = np.random.default_rng(0).uniform(low, high, (len(streams), *shape)).astype(np.float32)
+    x[:, :2], x[:, 2, 0] = 0, 0
+    return x
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("op", ["div", "mul"])
+def test_no_divisor_is_exactly_zero(op: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A float32 number of U(-2, 2) is 0 once in 2^24, which ended 8 of 25 seeds, of any unit."""
+    monkeypatch.setattr(Streams, "uniform", zeros_for_some)
+    setting = small(op=op, train_range=(-2, 2), inputs=4, shared_inputs=shared)
+    batch = TASK.sample(setting, "train", Streams("single_module", SEEDS, "train", shared=shared))
+    first, second = chosen(setting, SEEDS)
+    assert batch.targets.isfinite().all()
+    x = batch.inputs[0].expand(len(SEEDS), -1, -1)
+    if op == "mul":
+        assert (x[:, :2] == 0).all()
+        return
+    for seed in range(len(SEEDS)):
+        b = x[seed, :, second[seed]].squeeze(1)
+        assert b[:2].tolist() == pytest.approx([4 / 2**24] * 2)
+        changed = second.unique() if shared else second[seed]
+        assert x[seed, 0].count_nonzero() == len(changed)
+        np.testing.assert_allclose(batch.targets[seed, :, 0], x[seed, :, first[seed]][:, 0] / b)
+
+
 def test_sets_come_from_their_ranges() -> None:
     setting = small(train_range=(-2, 2), test_range=(2, 6), test_signs=True)
     for split in ("train", "interpolation"):

@@ -313,3 +313,29 @@ def test_fields_of_the_protocol_keep_the_ids_of_earlier_settings() -> None:
     assert StaticSetting().id == StaticSetting(sets="separated", threshold="adding").id
     assert StaticSetting().id != StaticSetting(sets="plain").id
     assert StaticSetting().id != StaticSetting(threshold="golden").id
+
+
+@pytest.mark.parametrize("op", ["div", "reciprocal"])
+@pytest.mark.parametrize("operands", ["sections", "scattered"])
+def test_no_divisor_is_exactly_zero(
+    op: str, operands: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = small(
+        op=op, operands=operands, sets="plain", inputs=4, section=1,
+        train_range=(-1, 1), test_range=(-3, 3),
+    )  # fmt: skip
+    batch = TASK.sample(setting, "train", Streams("static", SEEDS, "train"))
+
+    def zeros(streams: Streams, shape: Any, *_: Any) -> Any:
+        x = batch.inputs[0].numpy().copy()
+        x[:, :2] = 0
+        return x
+
+    monkeypatch.setattr(Streams, "uniform", zeros)
+    again = TASK.sample(setting, "train", Streams("static", SEEDS, "train"))
+    assert again.targets.isfinite().all()
+    x = again.inputs[0]
+    assert (x[:, :2].count_nonzero(2) == 1).all()
+    assert x[:, :2].amax().item() == pytest.approx(2 / 2**24)
+    assert torch.equal(x[:, 2:], batch.inputs[0][:, 2:])
+    assert torch.equal(again.targets[:, 2:], batch.targets[:, 2:])

@@ -11,7 +11,7 @@ from torch import Tensor
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks._inputs import draw
-from nalu_ray.tasks._operands import OPERATIONS, operands, sections
+from nalu_ray.tasks._operands import OPERATIONS, divisible, operands, sections
 from nalu_ray.tasks.single_module.network import SingleModuleSetting
 
 _NOISE = torch.finfo(torch.float32).eps
@@ -30,7 +30,10 @@ def sample(setting: SingleModuleSetting, split: str, streams: Streams) -> Batch:
         x[..., setting.inputs // 2 :] *= -1
     inputs = torch.from_numpy(x)
     shared = training and setting.shared_inputs
-    a, b = operands(inputs, chosen(setting, streams.seeds), shared)
+    places = chosen(setting, streams.seeds)
+    a, b = operands(inputs, places, shared)
+    if divisible(setting.op, inputs, (a, b), places, (bounds[1] - bounds[0]) / 2**24):
+        a, b = operands(inputs, places, shared)
     return Batch((inputs,), OPERATIONS[setting.op].apply(a, b).unsqueeze(2), shared)
 
 

@@ -18,7 +18,7 @@ from nalu_ray.seeding import Streams, entropy
 from nalu_ray.task import Batch
 from nalu_ray.tasks import _threshold as threshold
 from nalu_ray.tasks._inputs import draw
-from nalu_ray.tasks._operands import OPERATIONS, Sections, operands, sections
+from nalu_ray.tasks._operands import OPERATIONS, Sections, divisible, operands, sections
 from nalu_ray.tasks.static.network import StaticSetting
 from nalu_ray.training.metrics import mean_squared_error
 from nalu_ray.training.replicas import Replicas
@@ -78,8 +78,11 @@ def with_target(
     setting: StaticSetting, x: Tensor, seeds: Sequence[int], shared: bool = False
 ) -> Batch:
     """Pairs inputs, (R or 1, N, inputs), with the targets that each seed's sections give."""
-    y = OPERATIONS[setting.op].apply(*_operands(x, setting, seeds, shared))
-    return Batch((x,), y.unsqueeze(2), shared)
+    both = _operands(x, setting, seeds, shared)
+    low, high = setting.train_range
+    if divisible(setting.op, x, both, _chosen(setting, seeds), (high - low) / 2**24):
+        both = _operands(x, setting, seeds, shared)
+    return Batch((x,), OPERATIONS[setting.op].apply(*both).unsqueeze(2), shared)
 
 
 def evaluation_inputs(setting: StaticSetting, split: str, streams: Streams) -> Tensor:

@@ -129,7 +129,7 @@ class StaticSetting(SupervisedSetting):
                 f"test_range={test_low}:{test_high} never leaves train_range={low}:{high}"
             )
         if self.sets == "plain" and self.op in ("div", "reciprocal"):
-            return self  # published ranges cross 0; a divisor of exactly 0 is rare
+            return self  # published ranges cross 0
         smallest = -max(abs(test_low), abs(test_high)) if self.test_signs else test_low
         check_domain(self.op, min(low, smallest), max(high, test_high))
         return self
