@@ -57,5 +57,23 @@ def selected(x: Tensor, weight: Tensor) -> Tensor:
 
 def product(factors: Tensor, x: Tensor) -> Tensor:
     """The product of factors from :func:`selected` over the inputs, laid out as their x was."""
-    y = factors.prod(-2).mT
+    y = multiplied(factors).mT
     return y.squeeze(0) if x.dim() == 1 else y
+
+
+def multiplied(factors: Tensor) -> Tensor:
+    """The product over the last axis but one, in pairs.
+
+    torch.prod looks for factors of 0, where its gradient is another formula; stacked seeds always
+    get the slower of the two, and a step that looks at numbers cannot be recorded.
+    """
+    count = factors.size(-2)
+    while count > 1:
+        half = count // 2
+        last = factors[..., 2 * half :, :]
+        one, other = factors[..., : 2 * half, :].unflatten(-2, [2, half]).unbind(-3)
+        factors = one * other
+        if count % 2 == 1:
+            factors = torch.cat([factors, last], dim=-2)
+        count = half + count % 2
+    return factors.squeeze(-2)

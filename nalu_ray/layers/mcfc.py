@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ._checks import check_choice, check_count, check_positive
 from ._power import gate_distance
+from ._product import multiplied
 from ._weighted import distance
 from .functional import linear
 from .mlp import Linear
@@ -209,7 +210,8 @@ class MulMCFC(MCFC):
         if gate is not None:
             negative = (x < 0).to(shares.dtype) * gate
             return torch.cos(math.pi * linear(negative, shares))
-        return torch.prod(shares * torch.sign(x)[..., None, :] + 1 - shares, dim=-1)
+        factors = shares * torch.sign(x)[..., None, :] + 1 - shares
+        return multiplied(factors.unsqueeze(-1)).squeeze(-1)
 
     def penalty(self) -> dict[str, Tensor]:
         """``saturation`` as in :class:`MCFC`; ``gate`` with ``signs="cosine"``.

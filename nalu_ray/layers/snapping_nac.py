@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_count, check_not_negative, check_positive
+from ._product import multiplied
 from ._weighted import Sparse
 from .functional import linear
 from .registry import register
@@ -156,7 +157,7 @@ class SnappingPower(SnappingNAC):
         turns = linear((x < 0).to(weight.dtype), weight)
         # whole turns are taken off first: pi times a large number is not exact
         sign = torch.cos(math.pi * (turns - 2 * torch.floor(turns.detach() / 2)))
-        return powers.prod(-1) * sign
+        return multiplied(powers.unsqueeze(-1)).squeeze(-1) * sign
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, epsilon={self.epsilon}"
