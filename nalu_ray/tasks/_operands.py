@@ -118,29 +118,42 @@ def _starts(rng: np.random.Generator, inputs: int, section: int, overlap: int) -
 
 
 def divisible(
-    op: str, x: Tensor, both: tuple[Tensor, Tensor], chosen: Sections, least: float
+    op: str,
+    x: Tensor,
+    both: tuple[Tensor, Tensor],
+    chosen: Sections,
+    least: float,
+    *,
+    shared: bool,
 ) -> bool:
-    """Makes, in place, each divisor that was drawn as exactly 0 the smallest number instead.
+    """Moves, in place, an element of each divisor that was drawn as exactly 0 away from 0.
 
     Float32 numbers of a range around 0 hit it once in 2^24, which is every few runs. The result
-    would be infinite and end the seed, whatever its unit.
+    would be infinite and end the seed, whatever its unit. Where all seeds share their inputs, each
+    element that is 0 moves, so that they do not depend on which seeds there are.
 
     Args:
         op: the operation; nothing is done unless it divides.
-        x: inputs, (R, N, inputs) or, of all seeds, (1, N, inputs).
+        x: inputs, (R, N, inputs), or (1, N, inputs) if shared.
         both: a and b of x, (R, N) each.
         chosen: the elements of a and of b; those beyond the inputs stand for none.
-        least: what an element of the divisor becomes.
+        least: how far an element moves, in the direction of its sign.
+        shared: whether all seeds share x.
 
     Returns:
         Whether an element has changed, and a and b with it.
     """
     if op not in DIVISORS:
         return False
+    if shared:
+        zero = x == 0
+        x += torch.where(zero, torch.copysign(x.new_tensor(least), x), 0.0)
+        return bool(zero.any())
     zeros = (both[DIVISORS[op]] == 0).nonzero().tolist()
     places = chosen[DIVISORS[op]].amin(1)
     for seed, example in zeros:
-        x[seed % len(x), example, places[seed]] = least
+        element = x[seed, example, places[seed]]
+        element += torch.copysign(element.new_tensor(least), element)
     return bool(zeros)
 
 

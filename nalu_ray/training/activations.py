@@ -15,6 +15,9 @@ from torch.utils._pytree import tree_leaves
 # Of live tensors: the allocator keeps freed pieces that do not fit, and operations copy inputs.
 # Measured: 1.1 to 2.8.
 OVERHEAD = 3.0
+# Of a measurement, which comes before a run and must not be noticed.
+MOST_BYTES = 2**29
+MOST_OPERATIONS = 50_000
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class Activations:
 
     Attributes:
         inputs: of an example as it is drawn.
-        training: the peak of a forward and backward pass.
-        evaluation: the peak of a forward pass without gradients.
+        training: of a forward and backward pass at most.
+        evaluation: of a forward pass without gradients at most.
     """
 
     inputs: float
@@ -35,26 +38,44 @@ class Activations:
         """Returns the peak bytes of a number of seeds, an upper bound.
 
         Args:
-            seeds: that are stacked.
+            seeds: that are stacked; a lone one is computed twice.
             batch: examples of a training step, per seed.
             examples: of an evaluation set, per seed.
             sets: evaluation sets, which stay in memory.
         """
         made = OVERHEAD * max(batch * self.training, examples * self.evaluation)
-        return int(seeds * (sets * examples * self.inputs + made))
+        return int(max(seeds, 2) * (sets * examples * self.inputs + made))
 
 
-def per_example(peak_of: Callable[[int], int], few: int, seeds: int) -> float:
-    """Returns the growth of a peak from ``few`` to twice as many examples, per example and seed."""
-    return max(0, peak_of(2 * few) - peak_of(few)) / (few * seeds)
+def per_example(alive: Callable[[int], list[int]], few: int, seeds: int) -> float:
+    """Returns the bytes that live tensors grow by, per example and seed.
+
+    Memory that does not depend on the examples, such as that of weights, may be larger and at its
+    peak elsewhere. So what counts is the largest growth at the same operation.
+
+    Args:
+        alive: :func:`live_bytes` of a step with so many examples.
+        few: examples of the smaller step; the larger one has twice as many.
+        seeds: that are stacked.
+    """
+    less, more = alive(few), alive(2 * few)
+    if len(less) == len(more):
+        growth = max((y - x for x, y in zip(less, more, strict=True)), default=0)
+    else:
+        growth = max(more, default=0) - max(less, default=0)
+    return max(0, growth) / (few * seeds)
 
 
-def peak(work: Callable[[], object]) -> int:
-    """Returns the most bytes of tensors alive at a time, of those that a call makes or views."""
+def live_bytes(work: Callable[[], object]) -> list[int]:
+    """Returns the bytes of live tensors after each operation, of those that a call makes or views.
+
+    Raises:
+        MemoryError: it makes more than ``MOST_BYTES``, or calls more than ``MOST_OPERATIONS``.
+    """
     live = _Live()
     with live:
         work()
-    return live.most
+    return live.bytes
 
 
 class _Live(TorchDispatchMode):
@@ -62,7 +83,7 @@ class _Live(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.most: int = 0
+        self.bytes: list[int] = []
         self._now: int = 0
         self._seen: set[int] = set()
 
@@ -73,7 +94,9 @@ class _Live(TorchDispatchMode):
         for tensor in tree_leaves(made):
             if isinstance(tensor, Tensor):
                 self._count(tensor.untyped_storage())
-        self.most = max(self.most, self._now)
+        self.bytes.append(self._now)
+        if self._now > MOST_BYTES or len(self.bytes) > MOST_OPERATIONS:
+            raise MemoryError("too much for a measurement")
         return made
 
     def _count(self, storage: torch.UntypedStorage) -> None:

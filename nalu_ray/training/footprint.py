@@ -39,7 +39,7 @@ class Counted:
 
 
 _counted: dict[tuple[str, str], Counted] = {}
-_noted: dict[tuple[str, str], Activations] = {}
+_noted: dict[tuple[str, str], Activations | None] = {}
 
 
 def count(task: str, setting_id: str, build: Callable[[], nn.Module]) -> Counted:
@@ -55,8 +55,7 @@ def count(task: str, setting_id: str, build: Callable[[], nn.Module]) -> Counted
 
 def note(task: str, setting_id: str, activations: Activations | None) -> None:
     """Keeps what was measured of a setting's network, for :func:`noted`."""
-    if activations is not None:
-        _noted[task, setting_id] = activations
+    _noted[task, setting_id] = activations
 
 
 def noted(task: str, setting_id: str) -> Activations | None:

@@ -52,7 +52,9 @@ def recorded(function: Function, *examples: Tensor) -> Function:
     graph, spec = _traced(function, examples)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that shapes become constants, as they are meant to
-        script = torch.jit.trace(graph, examples, check_trace=False)
+        operations, _ = torch._C._create_graph_by_tracing(graph, examples, _no_name, True, False)
+        # torch.jit.trace would keep each graph, ten kilobytes per operation, until the process ends
+        script = torch._C._create_function_from_graph("recorded", operations)
     # an optimised execution fuses operations, which then round in another way
     as_recorded = torch.jit.optimized_execution  # type: ignore[attr-defined]
 
@@ -63,6 +65,10 @@ def recorded(function: Function, *examples: Tensor) -> Function:
         return tree_unflatten([result.clone() for result in results], spec)
 
     return repeat
+
+
+def _no_name(value: Tensor) -> str:
+    return ""
 
 
 class Repeated:

@@ -21,7 +21,7 @@ from nalu_ray.errors import first_line, raise_interruption
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.training import members, patterns, penalties, penalty_terms, updates
-from nalu_ray.training.activations import Activations, peak, per_example
+from nalu_ray.training.activations import Activations, live_bytes, per_example
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.footprint import without_memory
 from nalu_ray.training.optimisers import optimiser
@@ -123,13 +123,22 @@ def measured_activations(
 
     Returns:
         None if seeds cannot be stacked, if the number of examples is not the setting's (no
-        ``batch``, or a ``pool``), or if a batch of so few examples is large already.
+        ``batch``, or a ``pool``), if the network convolves, or if so few examples are large.
     """
-    if not hasattr(setting, "batch") or getattr(setting, "pool", None) or _is_giant(network):
+    convolves = any(isinstance(part, nn.Conv2d) for part in network.modules())
+    if not getattr(setting, "batch", None) or getattr(setting, "pool", None):
+        return None
+    if convolves or _is_giant(network):
         return None
     try:
-        shapes = [tuple(tensor.shape[2:]) for tensor in _small_batch(task, setting, 1)[1].inputs]
-        key = (*shapes, *_signature(network))
+        batch = _small_batch(task, setting, 1)[1]
+        drawn = (*batch.inputs, batch.targets)
+        if 2 * EXAMPLES * sum(tensor.numel() for tensor in drawn) > MOST_NUMBERS:
+            return None
+        # what another package's task does with a network may depend on any field
+        ours = type(task).__module__.startswith("nalu_ray.")
+        shapes = [tuple(tensor.shape[2:]) for tensor in drawn]
+        key = ("" if ours else setting.id, *shapes, *_signature(network))
         measured = _activations.setdefault(type(task), {})
         if key not in measured:
             measured[key] = _measured(task, setting)
@@ -142,7 +151,7 @@ def measured_activations(
 def _measured(task: SupervisedTask[Any], setting: SupervisedSetting) -> Activations:
     replicas = Replicas(lambda: task.build(setting), (0, 1))
 
-    def train(examples: int) -> int:
+    def train(examples: int) -> list[int]:
         small, batch = _small_batch(task, setting, examples)
 
         def step() -> None:
@@ -150,12 +159,12 @@ def _measured(task: SupervisedTask[Any], setting: SupervisedSetting) -> Activati
             loss = task.loss(small, prediction, batch.targets)
             torch.autograd.grad(loss.sum(), replicas.flat)
 
-        return peak(step)
+        return live_bytes(step)
 
-    def evaluate(examples: int) -> int:
+    def evaluate(examples: int) -> list[int]:
         small, batch = _small_batch(task, setting, examples)
         with replicas.evaluating(), torch.no_grad():
-            return peak(
+            return live_bytes(
                 lambda: task.predict(replicas, small, "train", batch, _streams(task, small))
             )
 

@@ -94,8 +94,8 @@ class SupervisedTask(Task[S]):
         known = footprint.noted(self.name, setting.id)
         if known is None:
             return 0
-        examples = getattr(setting, "test_size", 0)
-        return known.of(seeds, getattr(setting, "batch", 0), examples, len(self.splits))
+        batch, examples = (getattr(setting, name, None) or 0 for name in ("batch", "test_size"))
+        return known.of(seeds, batch, examples, len(self.splits))
 
     def parameters(self, setting: S) -> int:
         """Returns the number of trained parameters per seed."""

@@ -128,9 +128,16 @@ def test_no_divisor_is_exactly_zero(op: str, shared: bool, monkeypatch: pytest.M
     for seed in range(len(SEEDS)):
         b = x[seed, :, second[seed]].squeeze(1)
         assert b[:2].tolist() == pytest.approx([4 / 2**24] * 2)
-        changed = second.unique() if shared else second[seed]
-        assert x[seed, 0].count_nonzero() == len(changed)
+        assert x[seed, 0].count_nonzero() == (4 if shared else 1)  # whichever seeds there are
         np.testing.assert_allclose(batch.targets[seed, :, 0], x[seed, :, first[seed]][:, 0] / b)
+
+
+def test_a_divisor_keeps_its_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Streams, "uniform", zeros_for_some)
+    setting = small(op="div", train_range=(0, 1), inputs=4, opposite=True)
+    batch, (_, second) = drawn(setting, "train"), chosen(setting, SEEDS)
+    for seed in range(len(SEEDS)):
+        assert (batch.inputs[0][seed, :, second[seed]] < 0).all()
 
 
 def test_sets_come_from_their_ranges() -> None:

@@ -32,7 +32,8 @@ def sample(setting: SingleModuleSetting, split: str, streams: Streams) -> Batch:
     shared = training and setting.shared_inputs
     places = chosen(setting, streams.seeds)
     a, b = operands(inputs, places, shared)
-    if divisible(setting.op, inputs, (a, b), places, (bounds[1] - bounds[0]) / 2**24):
+    least = (bounds[1] - bounds[0]) / 2**24
+    if divisible(setting.op, inputs, (a, b), places, least, shared=shared):
         a, b = operands(inputs, places, shared)
     return Batch((inputs,), OPERATIONS[setting.op].apply(a, b).unsqueeze(2), shared)
 

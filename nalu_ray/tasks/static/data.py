@@ -80,7 +80,8 @@ def with_target(
     """Pairs inputs, (R or 1, N, inputs), with the targets that each seed's sections give."""
     both = _operands(x, setting, seeds, shared)
     low, high = setting.train_range
-    if divisible(setting.op, x, both, _chosen(setting, seeds), (high - low) / 2**24):
+    least = (high - low) / 2**24
+    if divisible(setting.op, x, both, _chosen(setting, seeds), least, shared=shared):
         both = _operands(x, setting, seeds, shared)
     return Batch((x,), OPERATIONS[setting.op].apply(*both).unsqueeze(2), shared)
 
