@@ -27,7 +27,7 @@ from nalu_ray.training.footprint import without_memory
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.penalties import Penalties
 from nalu_ray.training.records import WEIGHTS
-from nalu_ray.training.replicas import Replicas
+from nalu_ray.training.replicas import Replicas, convolves
 from nalu_ray.training.task_rules import RULES, chosen_seeds
 from nalu_ray.training.updates import Updates
 
@@ -125,10 +125,9 @@ def measured_activations(
         None if seeds cannot be stacked, if the number of examples is not the setting's (no
         ``batch``, or a ``pool``), if the network convolves, or if so few examples are large.
     """
-    convolves = any(isinstance(part, nn.Conv2d) for part in network.modules())
     if not getattr(setting, "batch", None) or getattr(setting, "pool", None):
         return None
-    if convolves or _is_giant(network):
+    if convolves(network) or _is_giant(network):
         return None
     try:
         batch = _small_batch(task, setting, 1)[1]

@@ -92,11 +92,11 @@ class Replicas:
         # would give the bits of a block, but a step of DigitConvnet takes 3.6 times as long (batch
         # of 32, one thread); other networks keep to vmap, whose sums have the same order whatever
         # the number of seeds
-        convolves = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
-        self._as_one = convolves and len(modules) == 1
+        of_images = convolves(self.module)
+        self._as_one = of_images and len(modules) == 1
         # a product of one matrix is another routine's than one of several, and rounds otherwise:
         # a lone seed is computed twice
-        self._twice = len(modules) == 1 and not convolves and self.flat.device.type == "cpu"
+        self._twice = len(modules) == 1 and not of_images and self.flat.device.type == "cpu"
 
     def __len__(self) -> int:
         return self.flat.shape[0]
@@ -336,6 +336,11 @@ def chosen(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:
 
 
 @functools.cache
+def convolves(network: nn.Module) -> bool:
+    """Returns whether a network has a convolution."""
+    return any(isinstance(part, nn.Conv2d) for part in network.modules())
+
+
 def keep_freed_memory() -> None:
     """Tells glibc to keep freed blocks instead of giving them back to the system.
 
