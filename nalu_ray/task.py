@@ -185,6 +185,8 @@ class Task(ABC, Generic[S]):
             in the paper, and may be any text, such as a section of another paper.
         setting_type: model of one point of the grid, with a line of help for each field.
         axes: setting fields in a trial's name, in order (``layer``, ``op``).
+        unit_labels: setting fields that name units, and what tables and figures call a unit there:
+            its registered label goes into the braces.
         tables, figures: specifications of the tables and figures made from stored rows.
         unit: unit of the steps where their rate is shown.
         uses_ray: whether its runs need Ray themselves, also where a sweep does without.
@@ -195,6 +197,7 @@ class Task(ABC, Generic[S]):
     section: ClassVar[str] = ""
     setting_type: type[S]
     axes: ClassVar[tuple[str, ...]] = ()
+    unit_labels: ClassVar[Mapping[str, str]] = {"layer": "{}"}
     tables: ClassVar[tuple[TableSpec, ...]] = ()
     figures: ClassVar[tuple[FigureSpec, ...]] = ()
     unit: ClassVar[str] = "seed-steps"
@@ -276,28 +279,30 @@ class Task(ABC, Generic[S]):
             task=self.name,
             title=self.title,
             section=self.section,
-            tables=tuple(_labelled(table, ("rows", "columns")) for table in self.tables),
-            figures=tuple(_labelled(figure, ("lines", "panels")) for figure in self.figures),
+            tables=tuple(self._labelled(table, ("rows", "columns")) for table in self.tables),
+            figures=tuple(self._labelled(figure, ("lines", "panels")) for figure in self.figures),
             axes=self.axes,
             fields=dict(columns(self.setting_type)),
             added=values_before(self.setting_type),
         )
 
+    def _labelled(self, spec: Spec, axes: Sequence[str]) -> Spec:
+        """Adds the registry's labels, and the parts given by hand, to an axis over units."""
+        of_units = {
+            name: axis
+            for name in axes
+            if (axis := getattr(spec, name)) and axis.field in self.unit_labels
+        }
+        if not of_units:
+            return spec
+        from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
 
-def _labelled(spec: Spec, axes: Sequence[str]) -> Spec:
-    """Adds the registry's labels, and the parts given by hand, to an axis over layers."""
-    of_layers = {
-        name: axis for name in axes if (axis := getattr(spec, name)) and axis.field == "layer"
-    }
-    if not of_layers:
-        return spec
-    from nalu_ray import layers  # noqa: PLC0415 (keeps torch optional)
-
-    entries = [*map(layers.get_cell, layers.cell_names()), *map(layers.get, layers.names())]
-    labels = {entry.name: entry.label for entry in entries}
-    given = {entry.name: entry.given for entry in entries if entry.given}
-    known = {
-        name: axis.model_copy(update={"more": labels | axis.more, "given": given | axis.given})
-        for name, axis in of_layers.items()
-    }
-    return spec.model_copy(update=known)
+        entries = [*map(layers.get_cell, layers.cell_names()), *map(layers.get, layers.names())]
+        given = {entry.name: entry.given for entry in entries if entry.given}
+        known = {}
+        for name, axis in of_units.items():
+            pattern = self.unit_labels[axis.field]
+            labels = {entry.name: pattern.format(entry.label) for entry in entries}
+            more = {"more": labels | axis.more, "given": given | axis.given}
+            known[name] = axis.model_copy(update=more)
+        return spec.model_copy(update=known)

@@ -35,6 +35,13 @@ def module(name: str) -> types.ModuleType:
     return made
 
 
+@pytest.mark.xdist_group("contributing")
+def test_tests_of_a_group_share_a_process(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist puts the group into the id; with some versions of pytest it does not arrive."""
+    grouped = getattr(request.config.option, "loadgroup", False)
+    assert request.node.nodeid.endswith("@contributing") == grouped
+
+
 def test_the_table_of_where_things_are_is_short_and_its_paths_exist() -> None:
     table = TEXT.partition("## Where things are")[2].partition("\n[docs/")[0]
     lines = [line for line in table.splitlines() if line.startswith("| ")][1:]

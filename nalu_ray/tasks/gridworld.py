@@ -6,8 +6,8 @@ The instruction T is 5 to 12 in training and 5 to 25 in the test (Figure 5). The
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from nalu_ray.results.specs import Axis, FigureSpec, Measure, Selection, TableSpec
 from nalu_ray.rl import footprint
@@ -111,6 +111,7 @@ class GridworldTask(Task[GridworldSetting]):
     section = "4.5"
     setting_type = GridworldSetting
     uses_ray = True
+    unit_labels: ClassVar[Mapping[str, str]] = {"variant": "{}"}
     axes = ("algorithm", "variant")
     unit = "environment steps"
     tables = (

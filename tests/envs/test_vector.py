@@ -47,7 +47,7 @@ worlds = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arguments=worlds,
     mode=st.sampled_from(MODES),

@@ -234,7 +234,7 @@ EXTREMES = st.sampled_from([0.0, 1e6, -1e6, 1e-6, -1e-6, 1.0, -1.0, 25.0])
 INITS = st.sampled_from(["glorot", "kaiming", "normal", 0.0, 1.0, 20.0, -20.0])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     data=st.data(),
     in_features=st.sampled_from([1, 2, 10, 100, 1000]),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nalu_ray.results.analysis.selection import select
@@ -41,7 +41,6 @@ def test_wilson_refuses_impossible_input(successes: int, n: int, confidence: flo
         wilson_interval(successes, n, confidence)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 500), st.data(), st.floats(0.5, 0.999))
 def test_wilson_contains_the_rate_and_mirrors(n: int, data: st.DataObject, level: float) -> None:
     successes = data.draw(st.integers(0, n))
@@ -54,7 +53,6 @@ def test_wilson_contains_the_rate_and_mirrors(n: int, data: st.DataObject, level
     assert high <= wider[1]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 500), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_is_scipys(n: int, data: st.DataObject, level: float) -> None:
     successes = data.draw(st.integers(0, n))
@@ -121,7 +119,6 @@ def test_median_interval_covers_as_often_as_it_says() -> None:
     assert np.mean(hits) == pytest.approx(1 - 22 / 1024, abs=0.012)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=60), st.floats(0.5, 0.99))
 def test_median_interval_brackets_and_widens(values: list[float], level: float) -> None:
     narrow, wide = median_interval(values, level), median_interval(values, (1 + level) / 2)
@@ -150,7 +147,6 @@ def test_select_takes_the_lowest_finite_row_and_the_lowest_seed_of_ties() -> Non
     assert list(select(frame, "error", [])["note"]) == ["winner"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 5), st.floats(0, 10) | st.just(NAN)),

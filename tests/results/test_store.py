@@ -82,7 +82,7 @@ def test_what_is_written_comes_back(store: Store) -> None:
 value = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.dictionaries(st.integers(0, 2**40), value, min_size=1, max_size=5), st.text(max_size=20))
 def test_any_numbers_and_texts_come_back(
     tmp_path_factory: pytest.TempPathFactory, seeds: dict[int, float], reason: str

@@ -149,9 +149,15 @@ def test_failed_and_diverged_seeds_are_unsolved_and_infinite() -> None:
 def test_a_cell_whose_seeds_are_all_lost_says_so() -> None:
     rows = frame(*(run(FAST, seed, {}, "killed", end=0) for seed in range(2)))
     cell = only_cell(build(spec(), rows))
-    assert (cell.value, cell.text, cell.n, cell.failed) == (INF, "∞", 2, 2)
-    higher = only_cell(build(spec(better="higher"), rows))
-    assert (higher.value, higher.text) == (-INF, "-∞")
+    assert (cell.value, cell.text, cell.n, cell.failed) == (INF, "lost", 2, 2)
+    table = build(spec(better="higher"), rows)
+    higher = only_cell(table)
+    assert (higher.value, higher.text) == (-INF, "lost")
+    assert "; lost: all seeds of the cell diverged or failed" in " ".join(captions(table))
+    for grid in (arrange(table), spread(table, intervals=True)):
+        lines = [line for section in grid.sections for line in section.lines]
+        assert {cell.text for line in lines for cell in line.cells} == {"lost"}
+    assert "lost" in {text for line in statistics(table).lines for text in line}
 
 
 @pytest.mark.parametrize("lost", [NAN, INF, -INF])
@@ -187,7 +193,7 @@ def test_never_by_an_extrapolation_split() -> None:
 errors_of_a_run = st.lists(st.tuples(*[st.sampled_from([0.5, 1.0, 2.0, NAN])] * 2), min_size=1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(errors_of_a_run, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_selection_does_not_see_extrapolation_or_order(runs: Any, random: Any) -> None:
     parts = []
@@ -266,6 +272,18 @@ def test_models_in_rows_are_pooled_down_the_column() -> None:
     assert random.published == published.lookup(8, "random", "add", "extrapolation")
     assert built.cells["random", "mul", "extrapolation"].value is None
     assert built.cells["lstm", "add", "extrapolation"].published is not None
+
+
+def test_measures_of_a_single_column_stand_side_by_side() -> None:
+    table = spec().model_copy(update={"layout": "subrows"})
+    inner = Measure(metric="mse", split="interpolation", label="I", format=".3g")
+    both = {"interpolation": inner, **table.measures}
+    grid = arrange(build(table.model_copy(update={"measures": both}), two_settings()))
+    (section,) = grid.sections
+    assert (grid.stub, grid.head, section.title) == (("op",), ("I", "E"), "NAC")
+    assert [(line.labels, [c.text for c in line.cells]) for line in section.lines] == [
+        (("a + b",), [".500", "6.00"])
+    ]
 
 
 def test_without_its_reference_a_relative_cell_is_missing() -> None:

@@ -71,3 +71,25 @@ def test_the_preset_units_has_every_unit(name: str) -> None:
     axes = sweep_of(registry.task(name)).presets["units"].axes
     (named,) = (set(axes[field]) for field in ("layer", "head") if field in axes)
     assert {unit for unit in LEAST if not LEAST[unit]} - named == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    sorted(
+        {(name, field) for name, field, _ in (TRAINED | BUILT).values()}
+        | {("gridworld", "variant")}
+    ),
+)
+def test_tables_call_a_unit_by_its_label(name: str, field: str) -> None:
+    specs = registry.task(name).specs()
+    axes = [axis for table in specs.tables for axis in (table.rows, table.columns) if axis]
+    axes += [figure.lines for figure in specs.figures]
+    of_units = [axis for axis in axes if axis.field == field and axis.others]
+    assert of_units
+    for axis in of_units:
+        assert set(LEAST) - {*axis.labels, *axis.more} == set()
+
+
+def test_the_label_says_what_the_unit_is_part_of() -> None:
+    rows = registry.task("language").specs().tables[0].rows
+    assert (rows.more["npu"], rows.labels["nac"]) == ("LSTM + NPU", "LSTM + NAC")

@@ -93,7 +93,7 @@ def test_targets_are_the_operation_on_the_two_sums(op: str) -> None:
         np.testing.assert_allclose(batch.targets[k, :, 0], expected(a, b), rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_sections_are_contiguous_inside_and_overlap_exactly(data: st.DataObject) -> None:
     section = data.draw(st.integers(1, 8))

@@ -23,6 +23,7 @@ from nalu_ray.results.store.rows import DIVERGED, FAILED
 MISSING = "–"
 CAP = 999.9  # the paper prints >999.9 for what is worse than ten random models
 NEVER = "never"  # no seed solved it, so there is no step at which it was solved
+LOST = "lost"  # every seed diverged or failed
 _PERCENT = 100
 SURE = 0.95
 
@@ -34,7 +35,8 @@ class TableCell:
     Attributes:
         value: scaled as printed; infinite if the chosen run is lost; None if nothing was run, or
             if the cell shows the step at which seeds solved the task and no seed did.
-        text: ``value`` as printed; with its interval, if it is a rate or a step of first success.
+        text: ``value`` as printed, or ``lost`` if every seed is; with its interval, if it is a rate
+            or a step of first success.
         published: the published value; None if there is none.
         bold: whether it is the best of the cells that it is compared with.
         n: stored seeds of the chosen setting; a diverged or failed one counts as infinite, or as
@@ -78,6 +80,11 @@ class TableCell:
     values: tuple[float, ...] = ()
     limit: float | None = None
 
+    @property
+    def lost(self) -> bool:
+        """Whether every seed diverged or failed."""
+        return 0 < self.n == self.diverged + self.failed
+
 
 def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> TableCell:
     """Fills a cell but for the published value.
@@ -112,6 +119,7 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Table
     cell = _counted(_spread(measure, values[here], value), runs.take(here), values[here], factor)
     return replace(
         cell,
+        text=LOST if cell.lost else cell.text,
         seed=None if best is None else int(runs.seed[best]),
         step=None if best is None else int(runs.step[best]),
         reference=base if base is not None and math.isfinite(base) else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nalu_ray.results.analysis.cells import NEVER
+from nalu_ray.results.analysis.cells import LOST, NEVER
 from nalu_ray.results.analysis.groups import described
 from nalu_ray.results.analysis.references import CONSTANT, REFERENCES
 from nalu_ray.results.analysis.table import DOUBTED, Table
@@ -147,7 +147,9 @@ def _seeds(table: Table) -> str:
     worst = {measure.worst for measure in table.spec.measures.values()}
     value = "infinite and unsolved" if None in worst else "having nothing right"
     lost = f"; a diverged or failed seed counts as {value}"
-    return f"{seeds} seed{'s' * (high > 1)} per cell{lost * _any_lost(table)}"
+    all_lost = f"; {LOST}: all seeds of the cell diverged or failed"
+    of_cells = all_lost * any(cell.text == LOST for cell in table.cells.values())
+    return f"{seeds} seed{'s' * (high > 1)} per cell{lost * _any_lost(table)}{of_cells}"
 
 
 def _any_lost(table: Table) -> bool:

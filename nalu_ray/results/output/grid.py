@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from nalu_ray.results.analysis.axes import Heading
-from nalu_ray.results.analysis.cells import MISSING, SURE, TableCell, number, printed
+from nalu_ray.results.analysis.cells import LOST, MISSING, SURE, TableCell, number, printed
 from nalu_ray.results.analysis.references import REFERENCES
 from nalu_ray.results.analysis.statistics import Interval
 from nalu_ray.results.analysis.table import Table
@@ -77,7 +77,10 @@ def with_results(table: Table) -> Table:
 
 
 def arrange(table: Table) -> Grid:
-    """Lays out a table by ``TableSpec.layout``, with a column for parts that are given by hand."""
+    """Lays out a table by ``TableSpec.layout``, with a column for parts that are given by hand.
+
+    Measures under each row of a single column would be a long strip: they stand side by side.
+    """
     spec, measures, given = table.spec, table.spec.measures, table.spec.rows.given
     is_given = any(given.get(row.key) for row in table.rows)
     stub = (spec.rows.field, GIVEN) if is_given else (spec.rows.field,)
@@ -89,13 +92,14 @@ def arrange(table: Table) -> Grid:
     def cells(row: Heading, key: str) -> tuple[TableCell, ...]:
         return tuple(table.cells[row.key, column.key, key] for column in table.columns)
 
-    if spec.layout == "columns":
+    if spec.layout == "columns" or (spec.layout == "subrows" and len(table.columns) == 1):
+        (column,) = table.columns or (Heading("", ""),)
         lines = tuple(
-            Line(labels(row), tuple(table.cells[row.key, "", key] for key in measures))
+            Line(labels(row), tuple(table.cells[row.key, column.key, key] for key in measures))
             for row in table.rows
         )
         heads = tuple(measure.label for measure in measures.values())
-        return Grid(stub, heads, (Section("", lines),))
+        return Grid(stub, heads, (Section(column.label, lines),))
     if spec.layout == "subrows":
         first, nothing = next(iter(measures)), ("",) * len(stub)
         lines = tuple(
@@ -128,7 +132,8 @@ def spread(table: Table, intervals: bool = False) -> Grid:
             return solved or MISSING
         if intervals and not rates:
             return _median(cell, measure) or MISSING
-        middle = number(cell.median, measure.format, capped=measure.relative_to is not None)
+        capped = measure.relative_to is not None
+        middle = LOST if cell.lost else number(cell.median, measure.format, capped=capped)
         return f"{middle}, {solved}" if solved else middle
 
     measures = table.spec.measures
@@ -233,6 +238,8 @@ def _beside(cell: TableCell, _: Measure) -> str:
 def _median(cell: TableCell, measure: Measure) -> str:
     if cell.median is None or cell.low is None or cell.high is None:
         return ""
+    if cell.lost:
+        return LOST
     return printed(Interval(cell.median, cell.low, cell.high, cell.confidence or 0), measure)
 
 

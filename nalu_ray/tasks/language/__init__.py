@@ -8,7 +8,7 @@ uses the whole training set.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -62,6 +62,7 @@ class LanguageTask(SupervisedTask[LanguageSetting]):
     section = "4.3"
     setting_type = LanguageSetting
     axes = ("head", "combine")
+    unit_labels: ClassVar[Mapping[str, str]] = {"head": "LSTM + {}"}
     splits: ClassVar[tuple[str, ...]] = tuple(SPLITS)
     keep = RULE
     tables = (

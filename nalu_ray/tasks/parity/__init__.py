@@ -6,6 +6,7 @@ layer before its softmax goes, step by step, from an affine layer to a NAC (Tabl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -47,6 +48,7 @@ class ParityTask(SupervisedTask[ParitySetting]):
     section = "4.6"
     setting_type = ParitySetting
     axes = ("last",)
+    unit_labels: ClassVar[Mapping[str, str]] = {"last": "{}"}
     splits: ClassVar[tuple[str, ...]] = ("validation", "test")
     stop_metric: ClassVar[str] = "cross_entropy"  # the first is the accuracy
     tables = (
