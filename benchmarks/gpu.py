@@ -3,12 +3,14 @@
     benchmarks/gpu.sh [gpu.md]
     python benchmarks/gpu.py --device cpu --tasks identity --seeds 10 --preset smoke --minutes 1
 
-In this order, until the minutes are over; what is left out says so:
+In this order, until the minutes are over; what is left out says so. In each part, the tasks of
+``FIRST`` come first:
 
 * correct: a replica is the seed alone, the device computes what the CPU does, a resumed run is the
   uninterrupted one, and every task's ``smoke`` setting runs to its end;
-* speed: seed-steps per second of a task's first setting, beside one core of the CPU, and beside the
-  roof, the speed if the device never waited for the host (by ``torch.profiler``);
+* speed: seed-steps per second of a task's first setting with a NALU, or of its first, beside one
+  core of the CPU, and beside the roof, the speed if the device never waited for the host (by
+  ``torch.profiler``);
 * memory: the peak of the device's tensors, beside ``Task.device_memory``;
 * step: the ways to carry out a step (the field ``engine``), and reading at every step who diverged;
 * shared: two trials of half the seeds in two processes on one GPU, beside one trial.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import json
 import platform
 import subprocess
@@ -37,6 +40,7 @@ from torch import Tensor
 from torch._C._autograd import DeviceType
 
 from nalu_ray import registry
+from nalu_ray.seeding import Streams
 from nalu_ray.sweep import device as devices
 from nalu_ray.sweep import out_of_memory
 from nalu_ray.sweep.gpu_sharing import seed_steps_per_second
@@ -44,12 +48,15 @@ from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Run, Task
 from nalu_ray.training import freezing, step, supervised
 from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
+from nalu_ray.training.tensor_files import check_size
 
 CPU = torch.device("cpu")
 MIB = 1024**2
+FIRST = ("static", "recurrent", "identity")  # tasks, as time may not suffice for all
 CORE_SEEDS = 10  # of the CPU's speed
 # until operations are recorded and tried
 WARM_STEPS = step.PLAIN_STEPS + step.TRIED_STEPS + 1
+DRAWN_COPIES = 3  # of a batch or set in host memory: drawn, on the way, pinned
 STEPS = 5  # of a comparison: rounding grows with every step
 REPLICA, DEVICE, RESUMED = 1e-3, 1e-2, 1e-5  # largest relative differences
 HEADER = ("part", "task", "seeds", "what", "here", "beside", "ratio", "verdict")
@@ -77,7 +84,8 @@ class Bench:
         self.seeds, self.seconds = options.seeds, options.seconds
         self.begin, self.minutes = time.monotonic(), options.minutes
         self.end = self.begin
-        self.tasks = [registry.task(name) for name in options.tasks or registry.names()]
+        others = [name for name in registry.names() if name not in FIRST]
+        self.tasks = [registry.task(name) for name in options.tasks or [*FIRST, *others]]
         self.missing: dict[str, str] = {}
         self.cores: dict[str, float] = {}
 
@@ -156,9 +164,9 @@ class Bench:
         run = task.start(setting, seeds, where or self.device)
         run._train(STEPS // 2 if resume else STEPS)
         if resume:
-            state = run.state_dict()
+            state = through_a_file({"run": run.state_dict()})
             run = task.start(setting, seeds, where or self.device)
-            run.load_state_dict(state)
+            run.load_state_dict(state["run"])
             run._train(STEPS)
         return run.replicas.flat.detach().cpu()
 
@@ -168,10 +176,15 @@ class Bench:
         """Yields speed and memory of a block."""
         setting = self.setting(task)
         wanted = task.device_memory(setting, seeds)
-        if wanted > self.room():
-            size = f"{wanted / MIB:,.0f} MiB"
-            yield Line("speed", task.name, seeds, "left out", size, verdict="too large")
-            return
+        needs: list[tuple[float, float, str]] = [(wanted, self.room(), self.device.type)]
+        if self.device.type != "cpu":
+            needs.append((drawn_bytes(task, setting, seeds), self.host_room(), "host"))
+        for needed, free, where in needs:
+            if needed > free:
+                line = Line("speed", task.name, seeds, "left out", f"{needed / MIB:,.0f} MiB")
+                beside = f"{free / MIB:,.0f} MiB, {where}"
+                yield replace(line, beside=beside, verdict="too large")
+                return
         core = self.core(task)
         self.need(4 * self.seconds)
         run = task.start(setting, range(seeds), self.device)
@@ -291,11 +304,18 @@ class Bench:
     # -- help --------------------------------------------------------------------------------
 
     def setting(self, task: Task[Any], preset: str | None = None) -> Any:
-        """Returns the first setting of a preset; by default the measured one, without an end."""
+        """Returns the first setting of a preset; by default the measured one, without an end.
+
+        That is the first with a NALU, if there is one.
+        """
         sweep = load_sweep(task.name)
-        first = expand(sweep.presets[preset or self.preset], task.setting_type, {})[0].setting
+        points = expand(sweep.presets[preset or self.preset], task.setting_type, {})
+        first = points[0].setting
+        if preset:
+            return first
+        with_nalu = (p.setting for p in points if "nalu" in map(p.values.get, task.axes))
         endless = {"steps": 10**7, "evaluations": 1}
-        return first if preset else first.model_copy(update=endless)
+        return next(with_nalu, first).model_copy(update=endless)
 
     def need(self, seconds: float) -> None:
         """Raises TimeoutError if so many seconds are not left."""
@@ -303,9 +323,13 @@ class Bench:
             raise TimeoutError
 
     def room(self) -> float:
-        """Returns the bytes that are free on the device."""
+        """Returns the bytes that a block may take on the device."""
         if self.device.type == "cuda":
             return 0.9 * float(torch.cuda.mem_get_info()[0])
+        return self.host_room()
+
+    def host_room(self) -> float:
+        """Returns the bytes that a block may take in the host's memory."""
         return 0.5 * float(psutil.virtual_memory().available)
 
     def free(self) -> None:
@@ -318,6 +342,30 @@ class Bench:
         """Waits until the device has done its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    """Returns a state as a trial that resumes reads it: plain values, and tensors on the CPU."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    check_size(buffer.getvalue())
+    buffer.seek(0)
+    saved: dict[str, Any] = torch.load(buffer, map_location="cpu", weights_only=True)
+    return saved
+
+
+def drawn_bytes(task: SupervisedTask[Any], setting: Any, seeds: int) -> float:
+    """Returns the host memory of a block of seeds: the largest batch or set on its way to a GPU."""
+    largest = 0.0
+    for split in ("train", *task.splits):
+        shared = split == "train" and setting.shared_inputs
+        batch = task.sample(setting, split, Streams(task.name, (0, 1), split, shared=shared))
+        # a leading axis of 1 is shared by all seeds
+        sizes = [
+            x.nbytes * (seeds / 2 if len(x) == 2 else 1) for x in (*batch.inputs, batch.targets)
+        ]
+        largest = max(largest, sum(sizes))
+    return DRAWN_COPIES * largest
 
 
 def compared(line: Line, mine: Tensor, other: Tensor, most: float) -> Line:
@@ -353,7 +401,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tasks", nargs="+", choices=registry.names(), help="default: all")
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 1000, 10000])
-    parser.add_argument("--preset", default="laptop", help="whose first setting is measured")
+    parser.add_argument(
+        "--preset", default="laptop", help="whose NALU, or first setting, is measured"
+    )
     parser.add_argument("--seconds", type=float, default=1.0, help="time of a measurement")
     parser.add_argument("--minutes", type=float, default=7.5, help="time of everything")
     parser.add_argument("--out", default="gpu.md", help="file of the table")

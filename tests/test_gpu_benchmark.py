@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from nalu_ray import registry
 from nalu_ray.training import recording
-from nalu_ray.training.supervised import SupervisedTask
+from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
 
 ROOT = Path(__file__).parents[1]
 CPU = torch.device("cpu")
@@ -203,6 +204,77 @@ def test_a_trial_that_dies_is_named(here: ModuleType, monkeypatch: pytest.Monkey
         list(bench.shared(registry.task("identity")))
 
 
+def bench_of(gpu: ModuleType, **options: Any) -> Any:
+    """The checks and measurements with these options, with time left."""
+    given = {"device": "cpu", "preset": "laptop", "seeds": [2], "seconds": 0.02, "minutes": 9}
+    bench = gpu.Bench(gpu.argparse.Namespace(**{**given, "tasks": None, **options}))
+    bench.end = gpu.time.monotonic() + 100
+    return bench
+
+
+def test_the_tasks_that_matter_most_come_first(gpu: ModuleType) -> None:
+    names = [task.name for task in bench_of(gpu).tasks]
+    assert names[:3] == ["static", "recurrent", "identity"]
+    assert sorted(names) == sorted(registry.names())
+    given = bench_of(gpu, tasks=["parity", "static"]).tasks
+    assert [task.name for task in given] == ["parity", "static"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("static", {"layer": "nalu"}),
+        ("recurrent", {"layer": "nalu"}),
+        ("language", {"head": "nalu"}),
+        ("identity", {"layer": "hardtanh"}),  # the first: it has no NALU
+        ("sequential_mnist", {"layer": "exact"}),
+    ],
+)
+def test_a_nalu_is_measured_where_there_is_one(
+    gpu: ModuleType, name: str, values: dict[str, str]
+) -> None:
+    measured = bench_of(gpu).setting(registry.task(name))
+    assert {field: getattr(measured, field) for field in values} == values
+    assert measured.steps == 10**7
+
+
+def test_a_resumed_run_reads_its_state_as_a_trial_does(
+    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, read = torch.load, []
+
+    def loaded(file: Any, **how: Any) -> Any:
+        read.append(how)
+        return load(file, **how)
+
+    monkeypatch.setattr(torch, "load", loaded)
+    bench, task = bench_of(gpu), registry.task("identity")
+    assert torch.equal(bench.trained(task, [0, 1], resume=True), bench.trained(task, [0, 1]))
+    assert read == [{"map_location": "cpu", "weights_only": True}]
+    # what a file cannot keep
+    state = SupervisedRun.state_dict
+    monkeypatch.setattr(SupervisedRun, "state_dict", lambda run: {**state(run), "path": Path()})
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        bench.trained(task, [0, 1], resume=True)
+
+
+def test_a_block_needs_room_in_the_memory_of_the_host_too(
+    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, task = bench_of(gpu, preset="smoke"), registry.task("static")
+    setting = bench.setting(task)
+    of_a_seed = 4 * 32 * (100 + 1)  # the smoke preset's test set
+    assert gpu.drawn_bytes(task, setting, 10) == 3 * 10 * of_a_seed
+    shared = setting.model_copy(update={"shared_inputs": True})
+    assert gpu.drawn_bytes(task, shared, 10) == 3 * 10 * of_a_seed  # in training alone
+    bench.device = torch.device("cuda")
+    monkeypatch.setattr(bench, "room", lambda: 1e12)
+    monkeypatch.setattr(bench, "host_room", lambda: 2.0**20)
+    (line,) = bench.speed(task, seeds=100)
+    assert (line.here, line.beside) == ("4 MiB", "1 MiB, host")
+    assert line.verdict == "too large"
+
+
 def test_numbers_that_differ_fail(here: ModuleType) -> None:
     line = here.Line("correct", "t", 2, "x")
     one = torch.ones(4)
@@ -223,17 +295,24 @@ def test_no_time_and_no_room(here: ModuleType, tmp_path: Path) -> None:
     assert (line.what, line.verdict) == ("left out", "too large")
 
 
-def test_the_script_runs_it(tmp_path: Path) -> None:
-    fake = tmp_path / "python"
-    fake.write_text('#!/bin/sh\necho "$@"\n')
-    fake.chmod(0o755)
+def test_the_script_runs_it_for_less_than_eight_minutes(tmp_path: Path) -> None:
+    for name, words in (
+        ("python", 'echo "$@"; exit 1'),
+        ("timeout", 'echo "$1 $2 $3"; shift 3; exec "$@"'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{words}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
     done = subprocess.run(
         [ROOT / "benchmarks" / "gpu.sh", "x.md", "--tasks", "static"],
-        env={**os.environ, "PYTHON": str(fake)}, capture_output=True, text=True, check=True,
+        env={**os.environ, "PATH": path, "PYTHON": str(tmp_path / "python")},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == (
-        "benchmarks/gpu.py --device cuda --minutes 7.5 --out x.md --tasks static"
-    )
+    assert done.stdout.splitlines()[-2:] == [
+        "-k 10 475",
+        "benchmarks/gpu.py --device cuda --minutes 7.5 --out x.md --tasks static",
+    ]
+    assert done.returncode == 1  # of a check that failed
 
 
 def test_without_a_gpu_it_says_so(

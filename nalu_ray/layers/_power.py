@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ._checks import check_not_negative
 from ._product import machine_epsilon, widened
 from ._weighted import within
 from .initialisers import Init, initialise
@@ -14,20 +15,31 @@ from .initialisers import Init, initialise
 GATE_GRADIENTS = ("through", "clamp")
 
 
-def polar(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Magnitude |x| + epsilon and angle, pi where x < 0, else 0; in float32 at least."""
+def check_epsilon(epsilon: object) -> None:
+    """Raise ``ValueError`` unless ``epsilon`` is ``None`` or a number of at least 0."""
+    if epsilon is not None:
+        check_not_negative("epsilon", epsilon)
+
+
+def polar(x: Tensor, epsilon: float | None) -> tuple[Tensor, Tensor]:
+    """Magnitude |x| + epsilon and angle, pi where x < 0, else 0; in float32 at least.
+
+    Without an epsilon it is the machine epsilon of the type.
+    """
     wide = widened(x)
-    return wide.abs() + machine_epsilon(wide.dtype), math.pi * (wide < 0).to(wide.dtype)
+    added = machine_epsilon(wide.dtype) if epsilon is None else epsilon
+    return wide.abs() + added, math.pi * (wide < 0).to(wide.dtype)
 
 
-def gated_polar(x: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+def gated_polar(x: Tensor, gate: Tensor, epsilon: float | None) -> tuple[Tensor, Tensor]:
     """Logarithm of the magnitude and angle of the inputs, 0 where their gate is 0.
 
     Args:
         x: (..., in_features).
         gate: (in_features,) in [0, 1].
+        epsilon: as in :func:`polar`.
     """
-    magnitude, angle = polar(x)
+    magnitude, angle = polar(x, epsilon)
     gate = gate.to(magnitude.dtype)
     return (gate * magnitude + (1 - gate)).log(), gate * angle
 

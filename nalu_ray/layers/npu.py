@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ._checks import check_choice, check_count, check_finite
 from ._power import (
     GATE_GRADIENTS,
+    check_epsilon,
     gate_distance,
     gated_polar,
     limited_gate,
@@ -60,6 +61,7 @@ class ComplexPower(nn.Module):
         *,
         start: Init,
         gain: float,
+        epsilon: float | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
@@ -68,8 +70,9 @@ class ComplexPower(nn.Module):
         check_count("out_features", out_features)
         check_init("start", start)
         check_finite("gain", gain)
+        check_epsilon(epsilon)
         self.in_features, self.out_features = in_features, out_features
-        self.start, self.gain = start, gain
+        self.start, self.gain, self.epsilon = start, gain, epsilon
         self.W_r = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.W_i = nn.Parameter(torch.empty_like(self.W_r))
 
@@ -92,7 +95,7 @@ class ComplexPower(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"start={self.start!r}, gain={self.gain}"
+            f"start={self.start!r}, gain={self.gain}, epsilon={self.epsilon}"
         )
 
 
@@ -107,7 +110,8 @@ class NaiveNPU(ComplexPower):
     y is the real part of prod_i x_i^W_ji. W_r starts Glorot-uniform, W_i from 0.
 
     * epsilon, as in the authors' code, is the machine epsilon of float32, 1.19e-7 (for float64, of
-      float64). The paper's text has none.
+      float64). The paper's text has none (``epsilon=0``): then an input of 0 gives 0, infinity or
+      NaN, unless a gate leaves it out.
     * The exponent is exact up to ``max_exponent(dtype)``. Above, it stays there and passes no
       gradient, as in :class:`NALU`.
     * Everything is computed in float32 at least.
@@ -118,11 +122,13 @@ class NaiveNPU(ComplexPower):
         out_features: size of the output's last axis.
         start: initialisation of W_r, a name in ``INITIALISERS`` or a constant.
         gain: factor on ``start``. The code of the paper's large task has 0.1.
+        epsilon: what |x| is enlarged by; ``None`` means the machine epsilon.
         device: device of the parameters.
         dtype: floating-point type of the parameters.
 
     Raises:
-        ValueError: if a size is below 1, the start unknown, or the gain no finite number.
+        ValueError: if a size is below 1, the start unknown, the gain no finite number, or epsilon
+            negative.
     """
 
     def __init__(
@@ -132,17 +138,24 @@ class NaiveNPU(ComplexPower):
         *,
         start: Init = "glorot",
         gain: float = 1.0,
+        epsilon: float | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
-            in_features, out_features, start=start, gain=gain, device=device, dtype=dtype
+            in_features,
+            out_features,
+            start=start,
+            gain=gain,
+            epsilon=epsilon,
+            device=device,
+            dtype=dtype,
         )
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
-        magnitude, angle = polar(x)
+        magnitude, angle = polar(x, self.epsilon)
         return complex_power(magnitude.log(), angle, self.W_r, self.W_i)
 
 
@@ -163,13 +176,14 @@ class NPU(ComplexPower):
         out_features: size of the output's last axis.
         start: initialisation of W_r, a name in ``INITIALISERS`` or a constant.
         gain: factor on ``start``. The code of the paper's large task has 0.1.
+        epsilon: what |x| is enlarged by; ``None`` means the machine epsilon.
         gate_gradient: ``through`` or ``clamp``.
         device: device of the parameters.
         dtype: floating-point type of the parameters.
 
     Raises:
-        ValueError: if a size is below 1, the start or the gate's gradient unknown, or the gain no
-            finite number.
+        ValueError: if a size is below 1, the start or the gate's gradient unknown, the gain no
+            finite number, or epsilon negative.
     """
 
     def __init__(
@@ -179,12 +193,19 @@ class NPU(ComplexPower):
         *,
         start: Init = "glorot",
         gain: float = 1.0,
+        epsilon: float | None = None,
         gate_gradient: str = "through",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
-            in_features, out_features, start=start, gain=gain, device=device, dtype=dtype
+            in_features,
+            out_features,
+            start=start,
+            gain=gain,
+            epsilon=epsilon,
+            device=device,
+            dtype=dtype,
         )
         check_choice("gate_gradient", gate_gradient, GATE_GRADIENTS)
         self.gate_gradient = gate_gradient
@@ -197,7 +218,7 @@ class NPU(ComplexPower):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
-        logs, angles = gated_polar(x, limited_gate(self.G, self.gate_gradient))
+        logs, angles = gated_polar(x, limited_gate(self.G, self.gate_gradient), self.epsilon)
         return complex_power(logs, angles, self.W_r, self.W_i)
 
     def penalty(self) -> dict[str, Tensor]:

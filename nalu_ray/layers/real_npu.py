@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from ._checks import check_choice, check_finite
-from ._power import GATE_GRADIENTS, gate_distance, gated_polar, limited_gate, scaled_start
+from ._power import (
+    GATE_GRADIENTS,
+    check_epsilon,
+    gate_distance,
+    gated_polar,
+    limited_gate,
+    scaled_start,
+)
 from ._weighted import Weighted
 from .initialisers import Init, check_init
 from .nalu import exponent, max_exponent
@@ -48,13 +55,14 @@ class RealNPU(Weighted):
         out_features: size of the output's last axis.
         start: initialisation of W, a name in ``INITIALISERS`` or a constant.
         gain: factor on ``start``. The code of the paper's large task has 0.1.
+        epsilon: as in :class:`NaiveNPU`.
         gate_gradient: ``through`` or ``clamp``.
         device: device of the parameters.
         dtype: floating-point type of the parameters.
 
     Raises:
-        ValueError: if a size is below 1, the start or the gate's gradient unknown, or the gain no
-            finite number.
+        ValueError: if a size is below 1, the start or the gate's gradient unknown, the gain no
+            finite number, or epsilon negative.
     """
 
     bounds: ClassVar[dict[str, tuple[float, float]]] = {}
@@ -67,6 +75,7 @@ class RealNPU(Weighted):
         *,
         start: Init = "glorot",
         gain: float = 1.0,
+        epsilon: float | None = None,
         gate_gradient: str = "through",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -74,8 +83,10 @@ class RealNPU(Weighted):
         super().__init__(in_features, out_features, device=device, dtype=dtype)
         check_init("start", start)
         check_finite("gain", gain)
+        check_epsilon(epsilon)
         check_choice("gate_gradient", gate_gradient, GATE_GRADIENTS)
         self.start, self.gain, self.gate_gradient = start, gain, gate_gradient
+        self.epsilon = epsilon
         self.G = nn.Parameter(self.W.new_empty(in_features))
         self.reset_parameters()
 
@@ -88,7 +99,7 @@ class RealNPU(Weighted):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features); the leading shape may be empty."""
-        logs, angles = gated_polar(x, limited_gate(self.G, self.gate_gradient))
+        logs, angles = gated_polar(x, limited_gate(self.G, self.gate_gradient), self.epsilon)
         exponents = exponent(logs, self.W).clamp(max=max_exponent(self.W.dtype))
         return (torch.exp(exponents) * torch.cos(exponent(angles, self.W))).to(self.W.dtype)
 
@@ -103,7 +114,7 @@ class RealNPU(Weighted):
     def extra_repr(self) -> str:
         return (
             f"{super().extra_repr()}, start={self.start!r}, gain={self.gain}, "
-            f"gate_gradient={self.gate_gradient!r}"
+            f"epsilon={self.epsilon}, gate_gradient={self.gate_gradient!r}"
         )
 
 
@@ -121,12 +132,13 @@ class ModifiedRealNPU(RealNPU):
         in_features: size of the input's last axis.
         out_features: size of the output's last axis.
         start: initialisation of W, a name in ``INITIALISERS`` or a constant, limited to [-1, 1].
+        epsilon: as in :class:`NaiveNPU`.
         sparsity: the penalty ``sparsity``, ``one`` or ``nearest``.
         device: device of the parameters.
         dtype: floating-point type of the parameters.
 
     Raises:
-        ValueError: if a size is below 1, or the start or the sparsity unknown.
+        ValueError: if a size is below 1, the start or the sparsity unknown, or epsilon negative.
     """
 
     bounds: ClassVar[dict[str, tuple[float, float]]] = {"W": (-1.0, 1.0), "G": (0.0, 1.0)}
@@ -137,12 +149,15 @@ class ModifiedRealNPU(RealNPU):
         out_features: int,
         *,
         start: Init = "glorot_limited",
+        epsilon: float | None = None,
         sparsity: str = "one",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         check_choice("sparsity", sparsity, SPARSITIES)
-        super().__init__(in_features, out_features, start=start, device=device, dtype=dtype)
+        super().__init__(
+            in_features, out_features, start=start, epsilon=epsilon, device=device, dtype=dtype
+        )
         self.sparsity = sparsity
 
     def _start(self, weight: Tensor, generator: torch.Generator | None) -> None:
@@ -160,7 +175,7 @@ class ModifiedRealNPU(RealNPU):
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"start={self.start!r}, sparsity={self.sparsity!r}"
+            f"start={self.start!r}, epsilon={self.epsilon}, sparsity={self.sparsity!r}"
         )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from nalu_ray.results.specs import Selection
 from nalu_ray.seeding import Streams, entropy
@@ -123,6 +124,9 @@ class SupervisedTask(Task[S]):
 
         The slice of seed k must depend on generator k of ``streams`` alone. Draws that are fixed
         per seed, such as the sections of the static task, come from ``streams.fork("...")``.
+
+        The same batch may be returned again. A GPU keeps its copy until a torch operation changes a
+        tensor of it; a change through NumPy goes unseen.
         """
 
     @abstractmethod
@@ -283,6 +287,8 @@ class SupervisedRun:
         self.done = self.diverged.clone()
         self.step = 0
         self.records: list[records.Record] = []
+        # copies of live batches on the device, with the versions of the tensors copied
+        self._copies: MutableMapping[Batch, tuple[list[int], Batch]] = WeakIdKeyDictionary()
         self.sets = {split: self._evaluation_set(split) for split in task.splits}
 
     @property
@@ -476,10 +482,16 @@ class SupervisedRun:
         )
 
     def _to_device(self, batch: Batch) -> Batch:
+        """Returns a batch on the device; one that a task returns again is copied once."""
         if self.device.type == "cpu":
             return batch
-        inputs = tuple(_sent(tensor, self.device) for tensor in batch.inputs)
-        return Batch(inputs, _sent(batch.targets, self.device), batch.shared)
+        versions = [tensor._version for tensor in (*batch.inputs, batch.targets)]
+        known, copy = self._copies.get(batch, (None, batch))
+        if known != versions:
+            inputs = tuple(_sent(tensor, self.device) for tensor in batch.inputs)
+            copy = Batch(inputs, _sent(batch.targets, self.device), batch.shared)
+            self._copies[batch] = versions, copy
+        return copy
 
 
 def _sent(tensor: Tensor, device: torch.device) -> Tensor:

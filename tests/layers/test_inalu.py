@@ -18,6 +18,7 @@ def sigmoid(z: float) -> float:
     return 1 / (1 + math.exp(-z))
 
 
+# Published code: the sign is limited to [-1, 1], in a port it is not; no sign lies outside.
 def inalu(x: Array, **p: Array) -> Array:
     """Schlör et al. (2020), one number at a time; the sign product limited as in their code."""
     y = np.zeros((len(x), len(p["G"])))

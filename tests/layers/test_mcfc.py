@@ -61,6 +61,7 @@ def test_values_and_gradients() -> None:
     assert_follows(made(MCFC(3, 2, spare=1)), mcfc, torch.from_numpy(X))
 
 
+# Published code: log x, which is NaN for negative inputs; here log(|x| + epsilon).
 @pytest.mark.parametrize("signs", SIGNS)
 def test_values_and_gradients_of_products(signs: str) -> None:
     def product(x: Array, **p: Array) -> Array:

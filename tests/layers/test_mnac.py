@@ -29,6 +29,7 @@ def sigmoid(z: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-z)))
 
 
+# Published code: no bound on the exponent of a product.
 def power(x: Array, w: Array, epsilon: float = 1e-7) -> Array:
     """Products of powers, without a logarithm of a sum."""
     return np.array([[np.prod((np.abs(each) + epsilon) ** row) for row in w] for each in x])

@@ -25,6 +25,7 @@ def sigmoid(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return 1 / (1 + np.exp(-z))
 
 
+# Published code: no bound on the exponent of a product.
 def paper_nalu(layer: NALU, x: Tensor) -> NDArray[np.float64]:
     """Section 2 of the paper in NumPy, one sample at a time."""
     w_hat, m_hat, g_matrix = (

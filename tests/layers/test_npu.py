@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from nalu_ray.layers import NPU, ModifiedRealNPU, NaiveNPU, RealNPU, build, get
+from nalu_ray.tasks.static import StaticSetting
 from tests.layers.oracle import Array, assert_finite_at_corners, assert_follows, fill
 
 UNITS: list[type[nn.Module]] = [NaiveNPU, NPU, RealNPU, ModifiedRealNPU]
@@ -19,7 +21,9 @@ GATED: list[type[NPU | RealNPU]] = [NPU, RealNPU]
 EVERY_UNIT = pytest.mark.parametrize("unit", UNITS)
 
 
-def powers(x: Array, **p: Array) -> Array:
+# Published code: no gradient of a gate outside [0, 1] in the torch ports (`gate_gradient`), and
+# float32's epsilon in float64, too (`epsilon`).
+def powers(x: Array, epsilon: float = 0.0, **p: Array) -> Array:
     """Re prod_i z_i^W_ji in complex numbers, with z = r e^ik of the gated inputs."""
     weight = p["W"] + 0j if "W" in p else p["W_r"] + 1j * p["W_i"]
     gates = np.clip(p.get("G", np.ones(x.shape[1])), 0, 1)
@@ -27,7 +31,7 @@ def powers(x: Array, **p: Array) -> Array:
     for n, j in np.ndindex(y.shape):
         product = 1 + 0j
         for value, gate, w in zip(x[n], gates, weight[j], strict=True):
-            r = gate * abs(value) + 1 - gate
+            r = gate * (abs(value) + epsilon) + 1 - gate
             k = math.pi * gate if value < 0 else 0.0
             product *= cmath.exp(w * complex(math.log(r), k))
         y[n, j] = product.real
@@ -46,6 +50,50 @@ def test_products_of_complex_powers(unit: Any) -> None:
 def fill_gates(layer: Any, gates: list[float]) -> None:
     with torch.no_grad():
         layer.G.copy_(torch.tensor(gates))
+
+
+@EVERY_UNIT
+def test_epsilon_is_an_option(unit: Any) -> None:
+    layer = unit(3, 2, epsilon=0.25, dtype=torch.float64)
+    fill(layer, low=-1.5, high=1.5)
+    if hasattr(layer, "G"):
+        fill_gates(layer, [0.2, 0.6, 0.9])
+    assert_follows(layer, partial(powers, epsilon=0.25))
+
+
+@EVERY_UNIT
+@pytest.mark.parametrize(
+    ("dtype", "options", "added"),
+    [
+        (torch.float32, {}, 2.0**-23),
+        (torch.float64, {}, 2.0**-52),
+        (torch.float64, {"epsilon": None}, 2.0**-52),
+        (torch.float32, {"epsilon": 0.0}, 0.0),
+        (torch.float64, {"epsilon": 0}, 0.0),
+    ],
+)
+def test_without_a_value_epsilon_is_the_types(
+    unit: Any, dtype: torch.dtype, options: dict[str, Any], added: float
+) -> None:
+    layer = unit(1, 1, start=1.0, dtype=dtype, **options)
+    if hasattr(layer, "G"):
+        fill_gates(layer, [1.0])
+    small = math.sqrt(torch.finfo(dtype).eps)
+    y = layer(torch.tensor([-small], dtype=dtype)).item()
+    rounding = 4 * abs(math.log(small)) * torch.finfo(dtype).eps
+    assert rounding < added / small or not added
+    assert y == pytest.approx(-(small + added), rel=rounding)
+
+
+@pytest.mark.parametrize("name", ["npu", "real_npu", "naive_npu", "modified_real_npu", "nau_npu"])
+def test_the_usual_epsilon_is_no_other_setting(name: str) -> None:
+    ids = [
+        StaticSetting.model_validate({"layer": name, "options": options}).id
+        for options in ("", "epsilon:none", "epsilon:0", "epsilon:0.0", "epsilon:1e-7")
+    ]
+    assert ids[0] == ids[1]
+    assert ids[2] == ids[3]
+    assert len({*ids}) == 3
 
 
 def test_a_naive_npu_is_numpys_complex_power() -> None:
@@ -194,6 +242,10 @@ def test_wrong_arguments_are_named() -> None:
         build("naive_npu", 2, 2, 1, start="big")
     with pytest.raises(ValueError, match=r"^gain must be a finite number, got nan$"):
         build("npu", 2, 2, 1, gain=math.nan)
+    for unit in UNITS:
+        for epsilon in (-1e-9, math.nan, math.inf, "small"):
+            with pytest.raises(ValueError, match=r"^epsilon must be a finite number of at least 0"):
+                unit(2, 1, epsilon=epsilon)
     # the tasks pass these to units that have them
     for name in "npu", "real_npu", "naive_npu", "modified_real_npu":
         assert not {"init", "gate_init"} & set(get(name).options)

@@ -20,6 +20,7 @@ FORMS: list[tuple[Any, dict[str, bool]]] = [
 EVERY_FORM = pytest.mark.parametrize(("unit", "options"), FORMS)
 
 
+# Published code, NRU and NMRU: infinity or NaN at x = 0 in evaluation; finite here.
 @MODES
 @pytest.mark.parametrize("separate_sign", [False, True])
 def test_nru(training: bool, separate_sign: bool) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from nalu_ray.layers.nac import nac_weight
 from nalu_ray.layers.snapping_nac import SnappingNAC, SnappingPower
+from tests.layers.oracle import Array, Oracle, assert_follows, fill, numbers
 
 
 def set_weight(unit: SnappingNAC, weight: list[list[float]]) -> None:
@@ -65,12 +69,53 @@ def test_the_sign_of_many_factors_is_exact() -> None:
     assert unit(-torch.ones(1, 20_001)).item() == -1
 
 
+def of_weight(unit: SnappingNAC, formula: Callable[[Array, Array], Array]) -> Oracle:
+    """A function of x and W as one of x, W_hat and M_hat.
+
+    A factor of W that has snapped moves from there as the smooth one does.
+    """
+    start, tolerance = numbers(unit), unit.tolerance
+
+    def factor(smooth: Callable[[Array], Array], name: str, limits: Array, now: Array) -> Array:
+        first = smooth(start[name])
+        distances = np.abs(first[..., None] - limits)
+        snapped = np.where(distances.min(-1) <= tolerance, limits[distances.argmin(-1)], first)
+        return np.asarray(snapped + smooth(now) - first)
+
+    def oracle(x: Array, W_hat: Array, M_hat: Array) -> Array:
+        t = factor(np.tanh, "W_hat", np.array([-1.0, 1.0]), W_hat)
+        s = factor(lambda z: 1 / (1 + np.exp(-z)), "M_hat", np.array([0.0, 1.0]), M_hat)
+        return formula(x, t * s)
+
+    return oracle
+
+
+def sums(x: Array, weight: Array) -> Array:
+    return np.array([weight @ each for each in x])
+
+
+# Published code: complex numbers, here two real factors; no smallest magnitude (`epsilon`).
+def powers(x: Array, weight: Array) -> Array:
+    """Re prod_i x_i^W_ji in complex numbers."""
+    return np.prod(x[:, None, :].astype(complex) ** weight, -1).real
+
+
+@pytest.mark.parametrize(("unit", "formula"), [(SnappingNAC, sums), (SnappingPower, powers)])
+@pytest.mark.parametrize("tolerance", [1e-6, 0.2])
+def test_values_and_gradients(unit: type[SnappingNAC], formula: Any, tolerance: float) -> None:
+    """Where no factor of W has snapped, and where some have."""
+    layer = unit(3, 4, tolerance=tolerance).double()
+    fill(layer, low=-3.0, high=3.0)
+    whole = (layer.weight == layer.weight.round()).sum()
+    assert (0 < whole < layer.weight.numel()) if tolerance > 0.1 else not whole
+    assert_follows(layer, of_weight(layer, formula))
+
+
 def test_values_are_the_real_part_of_complex_powers() -> None:
     unit = SnappingPower(4, 3, start=2.0).double()
     unit.reset_parameters(torch.Generator().manual_seed(1))
     x = np.array([[1.5, -0.5, -3.0, 2.0], [-1.0, -0.2, -0.7, -4.0]])
-    weight = unit.weight.detach().numpy()
-    wanted = np.prod(x[:, None, :].astype(complex) ** weight, -1).real
+    wanted = powers(x, unit.weight.detach().numpy())
     np.testing.assert_allclose(unit(torch.from_numpy(x)).detach().numpy(), wanted, rtol=1e-10)
 
 

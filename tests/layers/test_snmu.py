@@ -102,6 +102,7 @@ def test_evaluation_is_the_nmu_and_leaves_the_counter() -> None:
     assert unit.noise.calls == 1
 
 
+# Published code: the penalty `inputs` sees x n, as x is multiplied in place; here it sees x.
 def ratio(w: Array, x: Array, n: Array) -> Array:
     """The published formula, NMU(x n) / NMU(n), one example at a time."""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from nalu_ray import registry
@@ -66,6 +67,17 @@ def test_a_random_models_error_is_neither_better_nor_worse() -> None:
     assert verdict(ERROR, cell, random=True) == "not reproduced"
 
 
+def kept_page() -> str:
+    page_of_rows = Path(__file__).parents[2] / "docs" / "reproduction.md"
+    return page_of_rows.read_text(encoding="utf-8")
+
+
+def printed(number: int, row: str, column: str, split: str) -> float:
+    found = published.lookup(number, row, column, split)
+    assert found is not None
+    return found.value
+
+
 def sample_table(preset: str = "laptop"):  # type: ignore[no-untyped-def]
     logs = mse({9: 1.0}, {9: 30.0}, random_mse=1000.0)
     table = build(TABLE_7, frame(run({"layer": "nac", "op": "add"}, 0, logs)))
@@ -101,15 +113,57 @@ def test_the_page_counts_every_number_and_says_why() -> None:
     assert f"\n1. {published.reason(7, ('add', 'nac', 'extrapolation'), 'worse')}\n" in text
 
 
-def test_every_worse_number_of_the_kept_rows_has_a_reason() -> None:
-    page_of_rows = Path(__file__).parents[2] / "docs" / "reproduction.md"
-    lines = page_of_rows.read_text(encoding="utf-8").splitlines()
-    worse = [line.split(" | ") for line in lines if re.search(r"worse \| \d* \|", line)]
-    assert len(worse) > 100
-    assert [cells for cells in worse if not cells[6].isdecimal()] == []
+@pytest.mark.parametrize(
+    ("judgement", "least"), [("worse", 100), ("not reproduced", 20), ("cannot be", 20)]
+)
+def test_every_number_that_is_not_reached_has_a_reason(judgement: str, least: int) -> None:
+    lines = kept_page().splitlines()
+    found = [line.split(" | ") for line in lines if re.search(rf"{judgement} \| \d* \|", line)]
+    assert len(found) >= least
+    assert [cells for cells in found if not cells[6].isdecimal()] == []
+
+
+def test_every_reason_is_that_of_a_number() -> None:
+    known = kept_page()
+    said = pd.read_csv(Path(published.__file__).with_name("reasons.csv"))["reason"]
+    assert [reason for reason in said if reason not in known] == []
+
+
+def test_a_reason_is_that_of_the_first_line_that_names_the_place() -> None:
     assert published.reason(7, ("mul", "tanh", "extrapolation"), "worse").startswith("These units")
     assert published.reason(7, ("mul", "relu", "extrapolation"), "worse").startswith("Beyond")
     assert not published.reason(7, ("mul", "relu", "extrapolation"), "better")
+    of_a, of_sum = (
+        published.reason(8, ("random", op, "extrapolation"), "not reproduced")
+        for op in ("a", "add")
+    )
+    assert of_a.startswith("The error of an untrained LSTM")
+    assert of_sum.startswith("The published")
+
+
+def test_cells_that_cannot_be_contradict_another_one() -> None:
+    """What the reasons of Tables 2, 7 and 10 say of the printed numbers."""
+    lstm = ("lstm", "addition_mae_1000")
+    absolute = published.load(2)
+    for row, column in zip(absolute["row"], absolute["column"], strict=True):
+        if "mae" not in column:
+            continue
+        other = column.replace("mae", "mse")
+        why = published.reason(2, (row, column, "test"), "cannot be")
+        why_squared = published.reason(10, (row, other, "test"), "cannot be")
+        assert why
+        assert why_squared
+        assert ("one part in a thousand" in why) == ((row, column) == lstm)
+        assert ("two parts in a thousand" in why_squared) == ((row, column) == lstm)
+        if (row, column) == lstm:
+            mse = printed(10, row, other, "test")
+            ratio = printed(2, row, column, "test") / 2 / (mse / 2) ** 0.5
+            assert 1.0005 < ratio < 1.0015
+    for layer, text in ("tanh", "0.8"), ("sigmoid", "0.2"):
+        place = ("sqrt", layer, "interpolation")
+        raw = printed(6, *place) / printed(6, "sqrt", "random", "interpolation")
+        assert f"{text} ({layer})" in published.reason(7, place, "cannot be")
+        assert f"{100 * raw:.1f}" == text != f"{printed(7, *place):.1f}"
 
 
 def test_each_number_of_the_paper_has_a_place_in_a_table() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -113,17 +113,38 @@ def test_what_is_kept_does_not_change_with_what_is_trained() -> None:
     )
 
 
+class Slope(nn.Linear):
+    """w x, with a small w."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1, bias=False)
+        nn.init.uniform_(self.weight, 0.0, 0.1)
+
+
+class Remembering(Slope):
+    """Its buffers are the number of its calls, and w at the last of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("before", torch.zeros(1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = self.calls + 1
+        self.before = self.weight.detach().clone()
+        return super().forward(x)
+
+
 class Wandering(SupervisedTask[SupervisedSetting]):
     """y = w: each step takes w further up, past the target 1 of the validation set."""
 
     name, title, section, setting_type = "wandering", "", "0", SupervisedSetting
     splits = ("validation",)
     keep = RULE
+    network: ClassVar[type[nn.Module]] = Slope
 
     def build(self, setting: SupervisedSetting) -> nn.Module:
-        layer = nn.Linear(1, 1, bias=False)
-        nn.init.uniform_(layer.weight, 0.0, 0.1)
-        return layer
+        return self.network()
 
     def sample(self, setting: SupervisedSetting, split: str, streams: Streams) -> Batch:
         ones = torch.ones(len(streams.seeds), 1, 1)
@@ -164,8 +185,33 @@ def test_a_run_keeps_its_best_and_not_its_last() -> None:
         assert (model.task, model.setting) == ("wandering", SETTING.model_dump(mode="json"))
 
 
+def test_buffers_are_kept_as_they_were_at_the_step_that_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Wandering, "network", Remembering)
+    run = wandered([0, 4])
+    assert run.replicas.buffers["calls"].tolist() == [12, 12]
+    (data,) = run.files().values()
+    for index, model in enumerate(best_networks.from_bytes(data)):
+        step = model.about["step"]
+        assert 0 < step < 12
+        assert model.weights["calls"] == step
+        assert not torch.equal(model.weights["before"], model.weights["weight"])
+        # whole: nothing is missing, and all of it is of one step
+        Remembering().load_state_dict(model.weights)
+        then = wandered([0, 4], step).replicas.replica(index)
+        assert then.keys() == model.weights.keys()
+        for name, value in then.items():
+            assert torch.equal(model.weights[name], value), name
+            assert model.weights[name].dtype is value.dtype
+
+
+@pytest.mark.parametrize("network", [Slope, Remembering])
 @pytest.mark.parametrize("at", [3, 9])  # before and after the best
-def test_a_resumed_run_keeps_the_same(at: int) -> None:
+def test_a_resumed_run_keeps_the_same(
+    at: int, network: type[nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Wandering, "network", network)
     buffer = io.BytesIO()
     torch.save(wandered([0, 4], at).state_dict(), buffer)
     buffer.seek(0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import time
+from typing import Any
+from unittest import mock
 
 import pytest
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nalu_ray import registry, tune
 from nalu_ray.command import execution
@@ -100,15 +103,39 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+class Work(TorchDispatchMode):
+    """Counts the modules that are made, tensor operations, and the bytes of the largest result."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.modules = self.operations = self.largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operations += 1
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and result.device.type != "meta":
+            self.largest = max(self.largest, result.nbytes)
+        return result
+
+
 def check_refused(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    began = time.process_time()
-    code = tune.main(f"{line} seeds=1 --dry-run".split())
+    work, init = Work(), nn.Module.__init__
+
+    def made(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        work.modules += 1
+        init(self, *args, **kwargs)
+
+    with mock.patch.object(nn.Module, "__init__", made), work:
+        code = tune.main(f"{line} seeds=1 --dry-run".split())
     err = capsys.readouterr().err
     assert code == 2
     assert "GiB (the largest node has" in err or "=" in err or "overflow" in err
     assert "allocate" not in err
     assert not err.rstrip().endswith(":")
-    assert time.process_time() - began < 20  # a second, mostly
+    # at most 473, 52,000 and 10 MB
+    assert work.modules < 1000
+    assert work.operations < 200_000
+    assert work.largest < 2**26
 
 
 def test_a_gridworlds_size_counts_in_every_process() -> None:

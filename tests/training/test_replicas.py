@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
 from functools import partial
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 
 from nalu_ray import layers
+from nalu_ray.training import step as step_module
 from nalu_ray.training.learning_rate import factor, schedule
 from nalu_ray.training.optimisers import optimiser
 from nalu_ray.training.replicas import ROW_MULTIPLE, Replicas
 from tests import distinct
+from tests.runs import finish
+from tests.training.toys import Adder, Sums, start, two
 
 SEEDS = [11, 22, 33]
 
@@ -276,6 +281,55 @@ class Typed(nn.Module):
 def test_parameters_are_real_and_of_one_type(dtype: torch.dtype, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Replicas(lambda: Typed(dtype), SEEDS)
+
+
+class Wide(Adder):
+    """W x, computed as float32 could not, with a count and a constant of other types."""
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(in_features, out_features)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("large", torch.full((), 1e9, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls = self.calls + 1
+        y = nn.functional.linear(x.double(), self.W.double())
+        # in float32 this is a multiple of 64
+        return ((y + self.large) - self.large).to(x.dtype)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_unit_of_other_types_trains_and_resumes(
+    early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if early:
+        monkeypatch.setattr(step_module, "PLAIN_STEPS", 3)
+        monkeypatch.setattr(step_module, "WORTH_STEPS", 0)
+    task = Sums(lambda: two(Wide, Adder))
+    first, plain, whole = (
+        start(each, [3, 5, 4], steps=40, lr=0.02, evaluations=8) for each in (task, Sums(two), task)
+    )
+    task.check(first.setting)
+    rows = finish(whole)
+    assert any(repeat for repeat in whole.forward._recorded.values()) == early
+    finish(plain)
+    # the same as without the detour, but for its rounding
+    torch.testing.assert_close(whole.replicas.flat, plain.replicas.flat, rtol=0, atol=1e-4)
+    assert whole.replicas.flat.dtype is torch.float32
+    for _ in range(3):
+        first.advance()
+    assert 0 < first.step < 40
+    buffer = io.BytesIO()
+    torch.save(first.state_dict(), buffer)
+    buffer.seek(0)
+    second = start(task, [3, 5, 4], steps=40, lr=0.02, evaluations=8)
+    second.load_state_dict(torch.load(buffer, weights_only=True))
+    pd.testing.assert_frame_equal(finish(second), rows, check_exact=True)
+    for run in (whole, second):
+        calls, large = run.replicas.buffers["0.calls"], run.replicas.buffers["0.large"]
+        assert calls.tolist() == [40, 40, 40]
+        assert (calls.dtype, large.dtype) == (torch.int64, torch.float64)
+        assert (large == 1e9).all()
 
 
 # -- a lone seed -------------------------------------------------------------------------------

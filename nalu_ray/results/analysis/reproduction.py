@@ -20,7 +20,8 @@ FACTOR = 1.1
 RULE = (
     f"{REPRODUCED}: prints as the published number does, or is within a factor of {FACTOR} of it "
     f"(for an accuracy, the error rates are within that factor); {BETTER} or {WORSE}: by more "
-    f"than that; {MISSING}: all runs were lost, or a random model's number is on another scale; "
+    f"than that; {MISSING}: all runs were lost, the error is too large for float32, or a random "
+    f"model's number is on another scale; "
     f"{IMPOSSIBLE}: the published number contradicts another one; {NOT_RUN}: no row is stored."
 )
 

@@ -82,12 +82,15 @@ def reasons() -> dict[int, str]:
 
 
 def reason(table: int, place: tuple[str, str, str], verdict: str) -> str:
-    """Why our number at a place may differ from the printed one; empty if that is not said.
+    """Why our number at a place differs from the printed one, or why none can be the same.
 
     Args:
         table: 1 to 11.
         place: row, column and split.
         verdict: how ours differs, such as ``worse``.
+
+    Returns:
+        One or two sentences; empty if nothing is said of this verdict at this place.
     """
     for line in _reasons():
         asked = zip((line.row, line.column, line.split), place, strict=True)

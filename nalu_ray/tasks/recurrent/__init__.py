@@ -73,12 +73,12 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
             {"rows": GATED, "columns": OPERATIONS, "models": "rows"},
             summary=SUMMARY,
             untrained="an untrained LSTM of {reference_hidden} units",
-            legend="T is measured on {shared_inputs}, I on sequences of the training length, E on "
-            "longer ones; Random is an untrained LSTM (median over seeds).",
+            legend="T is the training loss, on {shared_inputs}; I is measured on sequences of the "
+            "training length, E on longer ones; Random is an untrained LSTM (median over seeds).",
             words={
                 "shared_inputs": {
                     "false": "the first training batch",
-                    "true": "a separate batch per seed, not used in training",
+                    "true": "a batch per seed that is not used in training",
                 }
             },
             splits=("train", *arithmetic.SPLITS),
