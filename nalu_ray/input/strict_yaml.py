@@ -47,7 +47,27 @@ class YAMLError(ValueError):
 
 
 class _Loader(_Base):
-    pass
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Puts the pairs of ``<<`` before a mapping's own: of equal keys, its own is the last.
+
+        Of several mappings that are merged, the first that has a key counts. PyYAML 6.0.4 finds
+        equal keys only if they are one character long.
+        """
+        merged: dict[tuple[str, str], tuple[yaml.Node, yaml.Node]] = {}
+        own: dict[tuple[str, str], tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            if key.tag != f"{_TAG}merge":
+                own[key.tag, key.value] = key, value
+                continue
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in sources:
+                if not isinstance(source, yaml.MappingNode):
+                    problem = "'<<' needs a mapping or a list of mappings"
+                    raise yaml.constructor.ConstructorError(None, None, problem, value.start_mark)
+                self.flatten_mapping(source)
+                for pair in source.value:
+                    merged.setdefault((pair[0].tag, pair[0].value), pair)
+        node.value = list({**merged, **own}.values())
 
 
 def read(path: Path) -> Any:

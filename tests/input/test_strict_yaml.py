@@ -65,9 +65,33 @@ def test_a_merged_mapping_may_be_merged_again() -> None:
     assert load(text)["d"] == {"p": 1, "q": 2}
 
 
+@pytest.mark.parametrize("key", ["p", "penalty"])
+def test_what_is_merged_yields_to_what_stands_before_it_and_to_the_mappings_own(key: str) -> None:
+    """PyYAML compares keys by identity, which only texts of one character share."""
+    text = f"a: &a {{{key}: 1, a: 0}}\nb: &b {{<<: *a, {key}: 2}}\n" + "\n".join(
+        f"{name}: {{{merge}}}"
+        for name, merge in {
+            "again": "<<: *b",
+            "first": "<<: [*a, *b]",
+            "second": "<<: [*b, *a]",
+            "own": f"{key}: 3, <<: [*a, *b]",
+        }.items()
+    )
+    found = load(text)
+    assert {name: found[name][key] for name in ("b", "again", "first", "second", "own")} == {
+        "b": 2,
+        "again": 2,
+        "first": 1,
+        "second": 2,
+        "own": 3,
+    }
+    assert all(found[name]["a"] == 0 for name in ("again", "first", "second", "own"))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("<<: [{a: 1}, 3]", "line 1: '<<' needs a mapping or a list of mappings"),
         ("a: 1\nb: 2\na: 3", "line 3: 'a' stands twice in a mapping, first in line 1"),
         ("x: {lr: 1, 'lr': 2}", "'lr' stands twice"),
         ("x: &a {p: 1}\ny: &b {q: 1}\nz:\n  <<: *a\n  <<: *b", "'<<' stands twice"),
