@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from hypothesis import settings
 
 from nalu_ray import layers
 from nalu_ray.layers.cells import unit_cell
@@ -108,3 +109,7 @@ def test_the_task_runs_its_sweep_and_prints_its_table(tmp_path: Path) -> None:
     assert cell.n == 2
     assert cell.value is not None
     assert cell.value > 0
+
+
+def test_no_example_of_a_property_fails_for_its_time() -> None:
+    assert settings.default.deadline is None
