@@ -28,7 +28,7 @@ from nalu_ray.sweep.plan import Job, make_plan
 from nalu_ray.sweep.presets import Point
 from nalu_ray.sweep.progress import Board
 from nalu_ray.sweep.resources import Resources
-from nalu_ray.sweep.trial import Trial
+from nalu_ray.sweep.trial import Report, Trial
 from tests.conftest import PYTHONPATH
 
 WRONG = ("no", "raise", "diverge")
@@ -166,6 +166,25 @@ def test_ray_gives_the_rows_of_a_local_run_under_readable_names(
     path = journal.path()
     assert path
     assert "A fake task: 12 trials, 2 at a time, " in path.read_text()
+
+
+def test_a_slot_goes_on_once_its_task_has_returned(cluster: str) -> None:
+    """Tune may end a slot after the last report; Ray would end its task, and call it FAILED."""
+    import ray
+
+    from nalu_ray.sweep.ray.worker import Slot
+
+    @ray.remote(num_cpus=0, max_retries=0)
+    def task() -> Iterator[Report]:
+        yield Report(1, 1, done=True)
+        time.sleep(1)
+
+    slot = Slot.__new__(Slot)
+    slot.reports = reports = task.remote()
+    assert slot.step()["done"]
+    assert slot.reports is None
+    ready, _ = ray.wait([reports.completed()], timeout=0)
+    assert ready
 
 
 def test_failures_are_left_and_only_the_difference_runs(

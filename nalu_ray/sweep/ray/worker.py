@@ -64,6 +64,8 @@ run_trial = ray.remote(max_retries=0)(trial)
 # a process stays on its first GPU: on a node with several, each trial gets a new process
 run_trial_afresh = ray.remote(max_retries=0, max_calls=1)(trial)
 
+RETURN_SECONDS = 30.0  # for a task to return after its last report
+
 
 def _unrecorded(name: str) -> Any:
     """Returns a method of Tune's trainable whose calls Ray does not record as tasks."""
@@ -111,6 +113,9 @@ class Slot(tune.Trainable):
         report = self._next()
         self.last_step = report.step
         if report.done:
+            # after its last report a task still has to return: if its slot is gone by then, Ray
+            # ends the task and calls it FAILED
+            ray.wait([self.reports.completed()], timeout=RETURN_SECONDS)
             self.reports = None
         return report.plain()  # with Tune's own key for the end, `done`
 
