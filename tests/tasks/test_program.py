@@ -67,6 +67,17 @@ def test_inputs_say_what_the_targets_are(variant: str, split: str, low: int, hig
     assert max(tokens) == (4 if variant == "addition" else 16)
 
 
+def test_a_baseline_reads_hints_beside_the_same_programs() -> None:
+    chosen = setting(hints="comparisons")
+    plain, hinted = drawn(setting(), "test"), drawn(chosen, "test")
+    assert torch.equal(hinted.targets, plain.targets)
+    assert torch.equal(hinted.inputs[0][..., -1], plain.inputs[0][..., -1])
+    network = ProgramNetwork(chosen)
+    assert network(hinted.inputs[0][0], hinted.inputs[1][0]).shape == (200, 1)
+    assert "hints" in setting(layer="nalu_lstm", hints="comparisons").unread()
+    assert "hints" not in chosen.unread()
+
+
 def test_interpolation_is_fresh_and_training_draws_on() -> None:
     chosen = setting(test_size=16)
     streams = Streams(TASK.name, SEEDS, "train")

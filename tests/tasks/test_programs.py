@@ -12,6 +12,7 @@ from nalu_ray.seeding import Streams
 from nalu_ray.tasks.program.data import (
     ADDITION,
     FEATURES,
+    HINTS,
     MAX_DIGITS,
     MAX_NESTING,
     SYMBOLS,
@@ -157,3 +158,22 @@ def test_nesting_out_of_range(nesting: int) -> None:
 def test_impossible_numbers(low: int, high: int) -> None:
     with pytest.raises(ValueError, match="range of numbers must have 0 <= low < high"):
         programs(1, 2, low, high)
+
+
+def test_hints_are_signs_of_numbers_and_of_their_differences_from_the_number_before() -> None:
+    for low, high in ((0, 4), (100, 1000)):
+        found = programs(500, 3, low, high)
+        x, plain = encode(found, hints=True), encode(found)
+        assert x.shape[-1] == FEATURES + HINTS
+        without = np.delete(x, np.s_[FEATURES - 1 : FEATURES - 1 + HINTS], axis=-1)
+        np.testing.assert_array_equal(without, plain)
+        for text, hints in zip(texts(found), x[0, ..., -3:-1], strict=True):
+            before, expected = 0, []
+            for token in text.split():
+                number = int(token) if token.isdigit() else None
+                expected.append(
+                    (0, 0) if number is None else (np.sign(number), np.sign(number - before))
+                )
+                before = before if number is None else number
+            np.testing.assert_array_equal(hints[: len(expected)], expected)
+            assert not hints[len(expected) :].any()

@@ -42,6 +42,13 @@ MODELS = Axis(
     field="layer",
     labels={"lstm": "LSTM", "ugrnn": "UGRNN", "dnc": "DNC", "nalu_lstm": "NALU (LSTM)"},
     given={"nalu_lstm": "signs and comparisons of numbers and registers"},
+    apart={
+        "hints": {
+            "lstm": "LSTM, comparisons given",
+            "ugrnn": "UGRNN, comparisons given",
+            "dnc": "DNC, comparisons given",
+        }
+    },
 )
 VARIANTS = Axis(
     field="variant",
@@ -123,7 +130,8 @@ class ProgramTask(SupervisedTask[ProgramSetting]):
             nesting=1 if addition else setting.nesting,
             operations=ADDITION if addition else PROGRAM,
         )
-        inputs = torch.from_numpy(encode(drawn)), torch.from_numpy(drawn.lengths)
+        tokens = encode(drawn, hints=bool(setting.hints))
+        inputs = torch.from_numpy(tokens), torch.from_numpy(drawn.lengths)
         targets = torch.from_numpy(drawn.values).float()[..., None]
         return Batch(inputs, targets, len(streams) < len(streams.seeds))
 

@@ -29,6 +29,7 @@ from nalu_ray.seeding import FloatArray, IntArray, Streams
 
 SYMBOLS = ("NUM", "+", "-", "if", "<", ">", "else", "(", ")", "END")
 FEATURES = len(SYMBOLS) + 1
+HINTS = 2
 MAX_NESTING = 3
 MAX_DIGITS = 6  # sums of sixteen such numbers are exact in float32
 
@@ -116,11 +117,32 @@ def draw(
     )
 
 
-def encode(programs: Programs) -> FloatArray:
-    """Encodes programs as one-hot symbols and numbers, (..., L, FEATURES)."""
+def encode(programs: Programs, *, hints: bool = False) -> FloatArray:
+    """Encodes programs as one-hot symbols and numbers, (..., L, FEATURES).
+
+    With ``hints``, :func:`compare` stands between them, (..., L, FEATURES + HINTS).
+    """
     x: FloatArray = _ONE_HOT.take(programs.symbols, axis=0)
     x[..., -1] = programs.numbers
-    return x
+    return np.concatenate([x[..., :-1], compare(programs), x[..., -1:]], -1) if hints else x
+
+
+def compare(programs: Programs) -> FloatArray:
+    """Returns the signs of each NUM and of its difference from the NUM before, (..., L, HINTS).
+
+    Zeros stand beside other tokens; the number before the first counts as 0.
+    """
+    shown = programs.symbols == SYMBOLS.index("NUM")
+    position = np.where(shown, np.arange(shown.shape[-1]), 0)
+    # the last token with a number before each token; a program's first token shows its number, or
+    # is a bracket, whose number is 0
+    before = np.maximum.accumulate(position, -1)
+    before = np.concatenate([np.zeros_like(before[..., :1]), before[..., :-1]], -1)
+    numbers = programs.numbers
+    difference = numbers - np.take_along_axis(numbers, before, -1)
+    difference[..., 0] = numbers[..., 0]
+    signs = np.stack([np.sign(numbers), np.sign(difference)], -1)
+    return (signs * shown[..., None]).astype(np.float32)
 
 
 def render(symbols: NDArray[Any], numbers: NDArray[Any]) -> str:

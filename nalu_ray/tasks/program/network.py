@@ -10,12 +10,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from nalu_ray import layers
-from nalu_ray.tasks.program.data import FEATURES, MAX_DIGITS, MAX_NESTING
+from nalu_ray.task import added
+from nalu_ray.tasks.program.data import FEATURES, HINTS, MAX_DIGITS, MAX_NESTING
 from nalu_ray.training.fields import CellName, CellOptions, SupervisedSetting
 from nalu_ray.training.metrics import mean_over_examples
 
 Variant = Literal["addition", "program"]
 View = Literal["none", "raw", "log", "sign"]
+Hints = Literal["comparisons"]
 
 _LARGEST = 10**9  # results stay far below
 _MINUS, _BLANK = 10, 11  # characters after the digits 0 to 9
@@ -59,6 +61,12 @@ class ProgramSetting(SupervisedSetting):
         "raw: numbers and registers; log: sign(v) log(1 + |v|) of each; sign: only their signs and "
         "comparisons",
     )
+    hints: Hints | None = added(
+        "0.9.0",
+        None,
+        description="what a network without `view` reads besides symbols and numbers. comparisons: "
+        "the signs of each number and of its difference from the number before",
+    )
     scale: float = Field(
         0.01,
         gt=0,
@@ -76,6 +84,8 @@ class ProgramSetting(SupervisedSetting):
         idle = super().unread()
         if self.variant == "addition":
             idle["nesting"] = "variant=addition is one sum"
+        if "view" in layers.get_cell(self.layer).options:
+            idle["hints"] = f"layer={self.layer} has view"
         return idle
 
     @model_validator(mode="after")
@@ -102,13 +112,14 @@ class ProgramNetwork(nn.Module):
         super().__init__()
         cell_options = layers.get_cell(setting.layer).options
         options = setting.layer_options(cell_options) | setting.options
-        self.cell = layers.build_cell(setting.layer, FEATURES, setting.hidden, **options)
+        features = FEATURES + (HINTS if setting.hints else 0)
+        self.cell = layers.build_cell(setting.layer, features, setting.hidden, **options)
         has_registers = "registers" in cell_options
         self.read = None if has_registers else layers.Linear(self.cell.out_features, 1)
         self.scale = setting.scale
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Maps tokens, (batch, L, FEATURES), and lengths, (batch,), to results, (batch, 1)."""
+        """Maps tokens, (batch, L, features), and lengths, (batch,), to results, (batch, 1)."""
         symbols, numbers = x[..., :-1], x[..., -1:]
         outputs, _ = self.cell(torch.cat([symbols, numbers * self.scale], -1), lengths=lengths)
         # outputs stay constant over padding, so the last is that at END
