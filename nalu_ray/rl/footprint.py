@@ -10,7 +10,7 @@ from nalu_ray.envs import World
 from nalu_ray.errors import first_line, raise_interruption
 from nalu_ray.rl.agent.network import Network, NetworkConfig
 from nalu_ray.rl.agent.stored import build_network
-from nalu_ray.rl.setting import GridworldSetting
+from nalu_ray.rl.setting import GridworldSetting, unused
 from nalu_ray.training import footprint, patterns
 from nalu_ray.training.optimisers import OptimiserName
 from nalu_ray.training.rehearsal import MOST_NUMBERS
@@ -40,7 +40,7 @@ def trained(setting: GridworldSetting) -> int:
 def memory(setting: GridworldSetting) -> int:
     """Returns the bytes of the trial's processes, their rollouts, and an evaluation's episodes."""
     world, (_, state) = setting.world(), _sizes(setting.network(), setting.world())
-    units = setting.nac_units * (setting.bank if setting.variant == "nac_core" else 1)
+    units = setting.nac_units * (1 if "bank" in unused(setting.variant) else setting.bank)
     wide = 12 * setting.hidden + 2 * setting.vision + 4 * units + 4 * state
     step = footprint.FLOAT * wide + EPISODE_BYTES
     rollout = 2 * setting.envs * (setting.fragment + 1) * step

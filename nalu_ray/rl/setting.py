@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nalu_ray import layers
 from nalu_ray.envs import World
+from nalu_ray.errors import raise_interruption
 from nalu_ray.rl.agent import cores
-from nalu_ray.rl.agent.network import NetworkConfig
+from nalu_ray.rl.agent.network import NetworkConfig, build_core, unit_weights
 from nalu_ray.task import Setting
+from nalu_ray.training import footprint
 from nalu_ray.training.fields import split_list, split_range
 
 AlgorithmName = Literal["impala", "a3c"]
@@ -38,8 +41,10 @@ TimeList = Annotated[tuple[int, ...], BeforeValidator(split_list), AfterValidato
 
 def unused(variant: str) -> tuple[str, ...]:
     """The fields that the core of a variant does not read."""
-    if variant == "nac_core":
+    if variant == cores.COUNTERS:
         return "wiring", "instruction_scale"
+    if variant == cores.FREE_COUNTERS:
+        return "wiring", "instruction_scale", "sparsity"
     if variant == "lstm_nac":
         return "counter_init", "bank"
     unit = cores.beside(variant)
@@ -53,7 +58,22 @@ def unused(variant: str) -> tuple[str, ...]:
         fields.append("nac_init")
     if variant not in layers.names() and (unit is None or unit not in layers.names()):
         fields += ["nac_lr_factor", "sparsity"]
+    elif not _has_weights(variant):
+        fields.append("sparsity")
     return tuple(fields)
+
+
+@functools.cache
+def _has_weights(variant: str) -> bool:
+    """Returns whether the units of a core have weights for ``sparsity`` to act on."""
+    pair = cores.beside(variant) in layers.pair_names()
+    config = NetworkConfig(variant=variant, wiring="feedback" if pair else "accumulator")
+    try:
+        core = footprint.without_memory(lambda: build_core(config))
+    except Exception as error:  # whatever a unit's code raises; the check before a run says it
+        raise_interruption(error)
+        return True
+    return bool(unit_weights(core))
 
 
 class GridworldSetting(NetworkConfig, Setting):

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 VARIANTS = Axis(
     field="variant",
     labels={"lstm": "LSTM", "lstm_nac": "LSTM + NAC", "nac_core": "NAC counters (ours)"},
-    more={"lstm_linear": "LSTM + linear counter (control)"},
+    more={
+        "lstm_linear": "LSTM + linear counter (control)",
+        "linear_core": "linear counters (control)",
+    },
     given={
         "nac_core": "a latch that keeps T; the counters' form and start; a bank of tanh units",
+        "linear_core": "the same, without the NACs' bounds",
     },
 )
 ALGORITHMS = Axis(field="algorithm", labels={"a3c": "A3C", "impala": "IMPALA"})

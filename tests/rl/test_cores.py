@@ -47,6 +47,7 @@ CORES: dict[str, tuple[dict[str, Any], int]] = {
     "product beside the LSTM": ({"variant": "lstm_nmu", "nac_units": 2}, 12),
     "cell beside the LSTM": ({"variant": "lstm_lstm", "nac_units": 2}, 14),
     "control beside the LSTM": ({"variant": "lstm_linear", "nac_units": 2}, 12),
+    "control of nac_core": ({"variant": "linear_core", "bank": 3, "nac_units": 2}, 2),
     "nac_core, two": ({"variant": "nac_core", "bank": 3, "nac_units": 2}, 2),
 }
 
@@ -292,6 +293,7 @@ def test_units_are_those_with_a_learning_rate_of_their_own() -> None:
     assert units(variant="lstm") == units(variant="gru") == units(variant="lstm_gru") == []
     assert units(variant="lstm_nac") == units(variant="nac") == ["NAC"]
     assert units(variant="nac_core") == ["NAC", "NAC"]
+    assert units(variant="linear_core") == ["FreeNAC", "FreeNAC"]
     assert units(variant="lstm_nsr") == units(variant="nsr") == ["NSR"]
     assert units(variant="lstm_nalu", wiring="feedback") == ["Stack"]
 
@@ -368,6 +370,30 @@ def test_the_counter_starts_near_an_exact_count() -> None:
     assert (core.elapsed.weight > 0.97).all()
     biases = core.bias[0]
     assert (biases.min(), biases.max()) == (-10, 10)
+
+
+def test_the_control_of_the_counters_is_them_without_bounds() -> None:
+    """At the start both compute the same; the control's weights may leave (-1, 1)."""
+    made = []
+    for variant in ("nac_core", "linear_core"):
+        torch.manual_seed(0)
+        made.append(build_core(NetworkConfig(variant=variant, nac_units=2, bank=3, **SIZES)))
+    nac, control = made
+    assert isinstance(nac, NACCore)
+    assert isinstance(control, NACCore)
+    control.bias.data, control.scale.data = nac.bias.data, nac.scale.data
+    control.join.load_state_dict(nac.join.state_dict())
+    assert torch.equal(control.remaining.weight, nac.remaining.weight)
+    inputs = row()
+    vision, told = (value.float() for value in inputs)
+    keep, start = ones().float(), torch.zeros(vision.shape[1], 2)
+    for ours, theirs in zip(
+        nac(vision, told, keep, start), control(vision, told, keep, start), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+    assert {name for name, _ in control.named_parameters()} == {
+        "elapsed.weight", "remaining.weight", "scale", "bias", "join.weight", "join.bias"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("lost", [torch.inf, -torch.inf, torch.nan])

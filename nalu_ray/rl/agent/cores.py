@@ -20,6 +20,7 @@ from nalu_ray.layers import LSTM, NAC, Cell, Init, State, UnitCell, lstm_steps
 Wiring = Literal["instruction", "feedback", "accumulator"]
 
 COUNTERS = "nac_core"
+FREE_COUNTERS = "linear_core"  # our control of nac_core: the same counters with free weights
 BESIDE = "lstm_"  # prefix of a unit or cell beside the LSTM
 FREE = "linear"  # our control beside the LSTM: a NAC's recursion with free weights
 REACH = 10.0  # the largest distance in the paper's grid, 8, and a little more
@@ -29,14 +30,14 @@ def names() -> list[str]:
     """Every name of a core."""
     cells = layers.cell_names()
     beside_lstm = [*cells, *layers.pair_names(), FREE]
-    return [COUNTERS, *cells, *(f"{BESIDE}{name}" for name in beside_lstm)]
+    return [COUNTERS, FREE_COUNTERS, *cells, *(f"{BESIDE}{name}" for name in beside_lstm)]
 
 
 def check_name(name: str) -> str:
     """Returns the name of a core if there is one.
 
     A name is that of a cell, which is the whole memory, ``lstm_`` and a cell's name, for a cell or
-    unit beside the LSTM, or ``nac_core``.
+    unit beside the LSTM, ``nac_core``, or ``linear_core``, its control.
 
     Raises:
         ValueError: if there is no such core; the message suggests the nearest and says what there
@@ -50,14 +51,15 @@ def check_name(name: str) -> str:
     hint = f" Did you mean '{near[0]}'?" if near else ""
     raise ValueError(
         f"unknown core.{hint} Allowed: {COUNTERS}, a unit or cell, or {BESIDE} and one of these "
-        f"for an LSTM with it: {', '.join(cells)}; {BESIDE}{FREE} is the control of {BESIDE}nac"
+        f"for an LSTM with it: {', '.join(cells)}; {BESIDE}{FREE} is the control of {BESIDE}nac, "
+        f"{FREE_COUNTERS} that of {COUNTERS}"
     )
 
 
 def beside(name: str) -> str | None:
     """The unit or cell that stands beside the LSTM in the core of a name, if one does."""
     is_cell = name in layers.cell_names()
-    return None if is_cell or name == COUNTERS else name.removeprefix(BESIDE)
+    return None if is_cell or name in (COUNTERS, FREE_COUNTERS) else name.removeprefix(BESIDE)
 
 
 class Core(nn.Module):
@@ -259,6 +261,24 @@ class BesideLSTMCore(LSTMCore):
         return value, packed(self.part, after)
 
 
+class FreeNAC(nn.Module):
+    """A linear layer without offset that starts with the weights of a NAC, but keeps no bounds.
+
+    Args:
+        in_features, out_features: sizes of the last axis of input and output.
+        init: initialisation of the NAC.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, init: Init) -> None:
+        super().__init__()
+        start = NAC(in_features, out_features, init=init).weight
+        self.weight = nn.Parameter(start.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) to (..., out)."""
+        return linear(x, self.weight)
+
+
 class NACCore(Core):
     """Ours: T reaches the policy only through unbounded counters.
 
@@ -275,20 +295,34 @@ class NACCore(Core):
         bank: tanh units per output.
         init: initialisation of the NAC for the remaining time.
         counter_init: initialisation of the counter; a large value starts near an exact count.
+        free: whether the two NACs are linear layers that only start as NACs, a control.
     """
 
     def __init__(
-        self, vision: int, hidden: int, *, units: int, bank: int, init: Init, counter_init: Init
+        self,
+        vision: int,
+        hidden: int,
+        *,
+        units: int,
+        bank: int,
+        init: Init,
+        counter_init: Init,
+        free: bool = False,
     ) -> None:
         super().__init__()
-        self.elapsed = NAC(2, 1, init=counter_init)
-        self.remaining = NAC(2, units, init=init)
+        unit: type[NAC] | type[FreeNAC] = FreeNAC if free else NAC
+        self.elapsed = unit(2, 1, init=counter_init)
+        self.remaining = unit(2, units, init=init)
         self.scale = nn.Parameter(torch.ones(units, bank))
         self.bias = nn.Parameter(torch.linspace(-REACH, REACH, bank).repeat(units, 1))
         self.join = nn.Linear(vision + units * bank, hidden)
         nn.init.orthogonal_(self.join.weight, gain=2**0.5)
         nn.init.zeros_(self.join.bias)
         self.state_size, self.features = 2, hidden
+
+    @property
+    def arithmetic_units(self) -> list[nn.Module]:
+        return [self.elapsed, self.remaining]
 
     def forward(
         self, vision: Tensor, instruction: Tensor, keep: Tensor, state: Tensor

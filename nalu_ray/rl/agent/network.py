@@ -27,7 +27,7 @@ from nalu_ray.rl.agent.vision import Vision
 from nalu_ray.training.fields import Init
 
 Variant = Annotated[str, AfterValidator(cores.check_name), Named(cores.names)]
-"""A core by name: ``nac_core``, a unit or cell, or ``lstm_`` and a unit or cell."""
+"""A core by name: ``nac_core``, a unit or cell, ``lstm_`` and one of these, or a control."""
 
 
 class NetworkConfig(BaseModel):
@@ -38,7 +38,8 @@ class NetworkConfig(BaseModel):
     variant: Variant = Field(
         "lstm",
         description="part of the network that reads T: lstm, lstm_nac, nac_core, any unit or cell "
-        "by name, or lstm_ and such a name; lstm_linear is the control of lstm_nac",
+        "by name, or lstm_ and such a name; lstm_linear is the control of lstm_nac, linear_core "
+        "that of nac_core",
     )
     wiring: Wiring = Field(
         "accumulator",
@@ -53,8 +54,10 @@ class NetworkConfig(BaseModel):
     instruction_scale: float = Field(1.0, gt=0, description="factor on T in the network's input")
     nac_units: int = Field(4, ge=1, description="outputs of the NAC or other unit")
     nac_init: Init = Field("uniform", description="initialisation of the NAC or similar unit")
-    counter_init: float = Field(4.0, description="initialisation of the counter in nac_core")
-    bank: int = Field(32, ge=1, description="tanh units of nac_core that read the remaining time")
+    counter_init: float = Field(
+        4.0, description="initialisation of the counter in nac_core and linear_core"
+    )
+    bank: int = Field(32, ge=1, description="tanh units of these that read the remaining time")
 
     @model_validator(mode="after")
     def _wiring_fits(self) -> NetworkConfig:
@@ -117,26 +120,30 @@ class Network(nn.Module):
         return self.policy(features), self.value(features)[..., 0], state
 
     def fractions(self) -> Tensor:
-        """Returns the mean distance of the units' weights to the nearest of -1, 0 and 1.
-
-        The weights of a unit are its ``weight``, else its ``W``; a unit without either has none.
-        """
-        parts = [part for unit in self.core.arithmetic_units for part in unit.modules()]
-        candidates = [getattr(part, "weight", getattr(part, "W", None)) for part in parts]
-        weights = [weight.abs().flatten() for weight in candidates if isinstance(weight, Tensor)]
+        """Returns the mean distance of the units' weights to the nearest of -1, 0 and 1."""
+        weights = [weight.abs().flatten() for weight in unit_weights(self.core)]
         if not weights:
             return self.policy.weight.new_zeros(())
         size = torch.cat(weights)
         return torch.minimum(size, (1 - size).abs()).mean()
 
 
+def unit_weights(core: cores.Core) -> list[Tensor]:
+    """Returns the weights of a core's units: of each its ``weight``, else its ``W``, if any."""
+    parts = [part for unit in core.arithmetic_units for part in unit.modules()]
+    candidates = [getattr(part, "weight", getattr(part, "W", None)) for part in parts]
+    return [weight for weight in candidates if isinstance(weight, Tensor)]
+
+
 def build_core(config: NetworkConfig) -> Core:
     """Returns the core of a variant."""
     vision, hidden, scale = config.vision, config.hidden, config.instruction_scale
     units, init = config.nac_units, config.nac_init
-    if config.variant == "nac_core":
-        counter, bank = config.counter_init, config.bank
-        return NACCore(vision, hidden, units=units, bank=bank, init=init, counter_init=counter)
+    if config.variant in (cores.COUNTERS, cores.FREE_COUNTERS):
+        counter, free = config.counter_init, config.variant == cores.FREE_COUNTERS
+        return NACCore(
+            vision, hidden, units=units, bank=config.bank, init=init, counter_init=counter, free=free
+        )
     if config.variant == "lstm":
         return LSTMCore(vision, hidden, scale)
     unit = cores.beside(config.variant)
