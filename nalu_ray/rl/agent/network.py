@@ -142,7 +142,13 @@ def build_core(config: NetworkConfig) -> Core:
     if config.variant in (cores.COUNTERS, cores.FREE_COUNTERS):
         counter, free = config.counter_init, config.variant == cores.FREE_COUNTERS
         return NACCore(
-            vision, hidden, units=units, bank=config.bank, init=init, counter_init=counter, free=free
+            vision,
+            hidden,
+            units=units,
+            bank=config.bank,
+            init=init,
+            counter_init=counter,
+            free=free,
         )
     if config.variant == "lstm":
         return LSTMCore(vision, hidden, scale)
