@@ -124,7 +124,9 @@ def encode(programs: Programs, *, hints: bool = False) -> FloatArray:
     """
     x: FloatArray = _ONE_HOT.take(programs.symbols, axis=0)
     x[..., -1] = programs.numbers
-    return np.concatenate([x[..., :-1], compare(programs), x[..., -1:]], -1) if hints else x
+    if hints:
+        x = np.concatenate([x[..., :-1], compare(programs), x[..., -1:]], -1)
+    return x
 
 
 def compare(programs: Programs) -> FloatArray:
@@ -141,8 +143,9 @@ def compare(programs: Programs) -> FloatArray:
     numbers = programs.numbers
     difference = numbers - np.take_along_axis(numbers, before, -1)
     difference[..., 0] = numbers[..., 0]
-    signs = np.stack([np.sign(numbers), np.sign(difference)], -1)
-    return (signs * shown[..., None]).astype(np.float32)
+    signs: FloatArray = np.stack([np.sign(numbers), np.sign(difference)], -1).astype(np.float32)
+    signs[~shown] = 0
+    return signs
 
 
 def render(symbols: NDArray[Any], numbers: NDArray[Any]) -> str:
