@@ -108,6 +108,7 @@ class Penalties:
         terms: the setting's.
         replicas: the stacked networks.
         of_task: returns the task's penalties, {name: (R,)}.
+        recording: whether operations are recorded to repeat them.
 
     Raises:
         ValueError: if a term stands for nothing.
@@ -118,8 +119,10 @@ class Penalties:
         terms: Sequence[Term],
         replicas: Replicas,
         of_task: Callable[[], Named] = dict,
+        *,
+        recording: bool = True,
     ) -> None:
-        self.replicas, self.of_task = replicas, of_task
+        self.replicas, self.of_task, self.recording = replicas, of_task, recording
         self.matched: list[Matched] = []
         self._takes_inputs = False
         self._known: tuple[Any, Tensor] = (), torch.empty(0)
@@ -314,7 +317,8 @@ class Penalties:
         if key not in self._recorded:
             function = partial(self._differentiated, active, list(inputs))
             self._calls[key] += 1
-            if step is not None and self._calls[key] <= PLAIN_CALLS:
+            early = step is not None and self._calls[key] <= PLAIN_CALLS
+            if early or not self.recording:
                 with torch.no_grad():
                     return function(self.replicas.flat.detach(), self.replicas.buffers, *arguments)
             self._recorded[key] = self.replicas.record(function, *arguments)

@@ -59,12 +59,24 @@ _SIGNS = {
 _outcomes: MutableMapping[type, dict[Any, str | None]] = WeakKeyDictionary()
 _NOT_TRIED = "not tried"
 _activations: MutableMapping[type, dict[Any, Activations | None]] = WeakKeyDictionary()
+_fitting: MutableMapping[type, set[Any]] = WeakKeyDictionary()
 
 
 def step_parts(
-    task: SupervisedTask[Any], setting: SupervisedSetting, replicas: Replicas, steps_of: Optimizer
+    task: SupervisedTask[Any],
+    setting: SupervisedSetting,
+    replicas: Replicas,
+    steps_of: Optimizer,
+    *,
+    recording: bool = True,
 ) -> tuple[Penalties, Updates]:
     """Returns the penalties of a block of seeds, and its updates by an optimiser.
+
+    Args:
+        task, setting: the task and the setting to train.
+        replicas: the stacked networks.
+        steps_of: the optimiser.
+        recording: whether penalties record their operations.
 
     Raises:
         TypeError, ValueError: if the setting's or a unit's do not fit the network.
@@ -74,7 +86,9 @@ def step_parts(
     phases = updates.parse_phases(setting.phases or "")
     of_task = task.own("after_step")
     return (
-        Penalties(named, replicas, partial(task.penalties, setting, replicas)),
+        Penalties(
+            named, replicas, partial(task.penalties, setting, replicas), recording=recording
+        ),
         Updates(
             replicas,
             steps_of,
@@ -189,6 +203,8 @@ def check_network(
 ) -> None:
     """Checks that what a setting names is in its network, and that its units' bounds are fit.
 
+    It does so once per class of task, network and what is named.
+
     Args:
         task, setting: the task and the setting to train.
         network: the task's network, on the meta device.
@@ -196,12 +212,19 @@ def check_network(
     Raises:
         TypeError, ValueError: if it is not; the message says what there is.
     """
+    of_task = tuple(task.penalty_names(setting))
+    choices = (setting.penalty, setting.lr_factor, setting.phases)
+    key = (of_task, *choices, *_signature(network))
+    fitting = _fitting.setdefault(type(task), set())
+    if key in fitting:
+        return
     names = patterns.trained(network)
     updates.factors_of(updates.parse_factors(setting.lr_factor or ""), names)
     updates.moving(updates.parse_phases(setting.phases or ""), names)
     members.bounds(network)
     if named := penalty_terms.parse(setting.penalty or ""):
-        penalties.resolve(named, members.offered(network), names, task.penalty_names(setting))
+        penalties.resolve(named, members.offered(network), names, of_task)
+    fitting.add(key)
 
 
 def _fault(task: SupervisedTask[Any], setting: SupervisedSetting, giant: bool) -> str | None:
@@ -287,11 +310,11 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
     flat, start, before = replicas.flat, replicas.flat.detach().clone(), replicas.buffers
     shapes = dict(zip(replicas.names, replicas.shapes, strict=True))
     outputs, gradients, steps = [], [], []
-    for _ in range(2):
+    for recording in (True, False):  # a penalty must give the same both ways
         replicas.load(start, before)
         streams = _streams(task, setting)  # predict reads the present ones
         steps_of = optimiser(setting.optimiser, flat, setting.lr, shapes=shapes)
-        added, update = step_parts(task, setting, replicas, steps_of)
+        added, update = step_parts(task, setting, replicas, steps_of, recording=recording)
         added.watch(None)
         prediction = predict()
         loss = _per_seed("loss", task.loss(setting, prediction, batch.targets))

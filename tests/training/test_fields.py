@@ -194,7 +194,7 @@ ADAM = {"adam_beta2", "adam_eps"}
         ("language", {"head": "nalu", "combine": "last"}, {"memory_init", "registers"}),
         ("language", {"head": "nalu", "combine": "last", "head_layers": 2}, {"memory_init"}),
         ("language", {"head": "none"}, {"weight_init", "gate_init", "memory_init"}),
-        ("program", {"layer": "nalu_lstm"}, set()),
+        ("program", {"layer": "nalu_lstm"}, {"hints"}),
         ("program", {"layer": "lstm", "variant": "addition"}, {"nesting", "registers", "view"}),
         ("identity", {"optimiser": "adam", "train_inputs": "integers"}, {"batch"}),
         ("parity", {"last": "nac"}, set()),
