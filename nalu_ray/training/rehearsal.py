@@ -86,9 +86,7 @@ def step_parts(
     phases = updates.parse_phases(setting.phases or "")
     of_task = task.own("after_step")
     return (
-        Penalties(
-            named, replicas, partial(task.penalties, setting, replicas), recording=recording
-        ),
+        Penalties(named, replicas, partial(task.penalties, setting, replicas), recording=recording),
         Updates(
             replicas,
             steps_of,
