@@ -98,6 +98,15 @@ def test_smoke_runs_reproduce_nothing() -> None:
     assert {entry.verdict for entry in entries(7, [sample_table("smoke")])} == {"not run"}
 
 
+@pytest.mark.parametrize("preset", ["laptop", "paper"])
+def test_a_preset_that_was_not_made_for_the_paper_stands_behind_one_that_was(preset: str) -> None:
+    """Such as the survey of every unit by one recipe, which may have many more runs."""
+    for tables in (["units", preset], [preset, "units"], ["", preset]):
+        judged = entries(7, map(sample_table, tables))
+        assert {entry.sweep for entry in judged if entry.ours} == {preset}
+    assert {e.sweep for e in entries(7, [sample_table("units")]) if e.ours} == {"units"}
+
+
 def test_the_page_counts_every_number_and_says_why() -> None:
     text = page([sample_table()])
     assert set(published.reasons()) == set(published.TABLES)
