@@ -30,8 +30,8 @@ def page(tables: Iterable[Table]) -> str:
         "Every number of the paper's tables beside ours. Made from stored rows by "
         "`python -m nalu_ray.report --reproduction`; no number in a table is written by hand. "
         "Ours is the selected run, as in the tables, of the preset laptop or paper, whichever has "
-        "more runs; of another preset where neither was run. Smoke runs do not count. Where several "
-        "of our rows stand for one of the paper's, each has its line.\n",
+        "more runs; of another preset where neither was run. Smoke runs do not count. Where "
+        "several of our rows stand for one of the paper's, each has its line.\n",
         f"The rule: {RULE} A number in the column *why* is that of a reason below the table.\n",
         _lines(("table", *VERDICTS), summary),
         *(_section(number, of) for number, of in judged.items()),
