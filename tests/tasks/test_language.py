@@ -228,6 +228,25 @@ def test_the_lstm_starts_as_asked() -> None:
     assert (lstm.weight_h == 0).all()
 
 
+def test_the_penalty_is_what_the_forget_gates_let_through() -> None:
+    made = network(forget_init=-4.0)
+    with torch.no_grad():
+        made.embedding.zero_()
+    hidden = made.lstm.out_features
+    (value,) = made.penalty().values()
+    torch.testing.assert_close(value, torch.tensor(-4.0).sigmoid())
+    with torch.no_grad():  # one unit keeps everything after one word
+        made.embedding[3, 0] = 1.0
+        made.lstm.weight_x[hidden, 0] = 104.0
+        made.lstm.weight_x[:hidden], made.lstm.weight_x[2 * hidden :] = 7.0, 7.0
+        made.lstm.weight_x[hidden + 1 : 2 * hidden] = 0
+    (value,) = made.penalty().values()
+    share = 1 / (hidden * len(VOCABULARY))
+    torch.testing.assert_close(value, torch.tensor(-4.0).sigmoid() * (1 - share) + share)
+    assert setting(penalty="memory:1").penalty == "memory:1"
+    TASK.check(setting(penalty="memory:1"))
+
+
 def test_settings_of_the_head_reach_it() -> None:
     chosen = {"weight_init": 0.25, "gate_init": -1.5, "options": {"epsilon": 1e-3}}
     for combine in ("sum", "recurrent"):

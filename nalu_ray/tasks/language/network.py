@@ -122,7 +122,12 @@ class LanguageSetting(SupervisedSetting):
 
 
 class LanguageNetwork(nn.Module):
-    """An embedding, an LSTM, and a head over its outputs."""
+    """An embedding, an LSTM, and a head over its outputs.
+
+    Its penalty ``memory`` is the mean of the LSTM's forget gates, over its units and the words of
+    the vocabulary, each read as the first word. What the gates let through is all that an LSTM
+    whose ``weight_h`` is 0 knows of the words before.
+    """
 
     def __init__(self, setting: LanguageSetting) -> None:
         super().__init__()
@@ -159,6 +164,12 @@ class LanguageNetwork(nn.Module):
             return numbers
         registers, _ = self.head(self.values(combined), lengths=lengths)
         return cast(Tensor, registers.sum(-1, keepdim=True))
+
+    def penalty(self) -> dict[str, Tensor]:
+        """Returns ``memory``, in [0, 1]."""
+        gates = nn.functional.linear(self.embedding, self.lstm.weight_x, self.lstm.bias)
+        _, forget, _, _ = gates.chunk(self.lstm.rows, -1)
+        return {"memory": forget.sigmoid().mean()}
 
     def _combined(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Returns the LSTM's outputs after each word, or their running sums, (batch, L, hidden)."""

@@ -41,7 +41,10 @@ PROBLEM = ("variant", "nesting", "train_digits", "validation_digits", "test_digi
 MODELS = Axis(
     field="layer",
     labels={"lstm": "LSTM", "ugrnn": "UGRNN", "dnc": "DNC", "nalu_lstm": "NALU (LSTM)"},
-    given={"nalu_lstm": "signs and comparisons of numbers and registers"},
+    given={
+        "nalu_lstm": "signs and comparisons of numbers and registers",
+        **{f"{name}@hints": "signs and comparisons of numbers" for name in ("lstm", "ugrnn", "dnc")},
+    },
     apart={
         "hints": {
             "lstm": "LSTM, comparisons given",
