@@ -43,7 +43,9 @@ MODELS = Axis(
     labels={"lstm": "LSTM", "ugrnn": "UGRNN", "dnc": "DNC", "nalu_lstm": "NALU (LSTM)"},
     given={
         "nalu_lstm": "signs and comparisons of numbers and registers",
-        **{f"{name}@hints": "signs and comparisons of numbers" for name in ("lstm", "ugrnn", "dnc")},
+        **{
+            f"{name}@hints": "signs and comparisons of numbers" for name in ("lstm", "ugrnn", "dnc")
+        },
     },
     apart={
         "hints": {
