@@ -77,6 +77,8 @@ def main() -> None:
             if all(str(model.setting.get(name)) == value for name, value in wanted.items()):
                 lines.append(line(model))
                 print(model.about["seed"], *(f"{error:.3g}" for error in lines[-1]), sep=" | ")
+    if not lines:
+        parser.error(f"no stored network of language in {options.out} has these fields")
     medians = [statistics.median(column) for column in zip(*lines, strict=True)]
     print("median", *(f"{error:.3g}" for error in medians), sep=" | ")
 
