@@ -26,8 +26,10 @@ VARIANTS = Axis(
     },
     given={
         "nac_core": "a latch that keeps T; the counters' form and start; a bank of tanh units",
+        "nac_core@counter_init<4": "the same, but for the start",
         "linear_core": "the same, without the NACs' bounds",
     },
+    apart={"counter_init<4": {"nac_core": "NAC counters, start learned (ours)"}},
 )
 ALGORITHMS = Axis(field="algorithm", labels={"a3c": "A3C", "impala": "IMPALA"})
 PROBLEM = (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from pydantic import ValidationError
 
 from nalu_ray.errors import explain
+from nalu_ray.results.analysis.axes import axis_column, headings
 from nalu_ray.rl.agent.network import NetworkConfig
 from nalu_ray.rl.setting import GridworldSetting
 from nalu_ray.tasks.gridworld import TASK
@@ -67,3 +69,15 @@ def test_planning_needs_no_ray() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_counters_whose_start_is_learned_have_a_row_of_their_own() -> None:
+    variants = TASK.tables[0].rows
+    frame = pd.DataFrame(
+        {"variant": ["nac_core", "nac_core", "lstm"], "counter_init": [4.0, 1.0, 1.0]}
+    )
+    keys = axis_column(frame, variants)
+    shown = [(heading.key, heading.label) for heading in headings(variants, keys)]
+    assert list(keys) == ["nac_core", "nac_core@counter_init<4", "lstm"]
+    assert ("nac_core@counter_init<4", "NAC counters, start learned (ours)") in shown
+    assert set(keys) & set(variants.given) == {"nac_core", "nac_core@counter_init<4"}

@@ -6,10 +6,13 @@ the NALU, which computes with the numbers.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from .._checks import check_count, check_positive
+from .._checks import check_count, check_not_negative, check_positive
+from .._noise import Noise
 from .._weighted import distance
 from ..functional import linear
 from ..initialisers import Init, check_init, initialise
@@ -91,10 +94,13 @@ class ConfiguredNALU(Cell):
         gate_init: initialisation of the rows for G; a positive constant starts with sums of
             positive numbers.
         forget_init: bias of the LSTM's forget gate; above 0 it starts by remembering.
+        noise: standard deviation of the uniform noise that each number of W_hat_t, M_hat_t and G_t
+            gets in training. What must be exact in spite of it saturates: weights at -1, 0 and 1,
+            gates at 0 and 1 (Salakhutdinov and Hinton, 2009, for binary codes).
 
     Raises:
         ValueError: if a size is below 1 or leaves no symbol, the view, the gate or an
-            initialisation is unknown, or sharpness or epsilon is not above 0.
+            initialisation is unknown, sharpness or epsilon is not above 0, or noise is negative.
     """
 
     comparisons: Tensor
@@ -114,6 +120,7 @@ class ConfiguredNALU(Cell):
         m_init: Init | None = None,
         gate_init: Init = "uniform",
         forget_init: float = 0.0,
+        noise: float = 0.0,
     ) -> None:
         super().__init__()
         check_count("values", values)
@@ -125,6 +132,7 @@ class ConfiguredNALU(Cell):
             raise ValueError(f"gate must be one of {', '.join(GATES)}, got {gate!r}")
         check_positive("sharpness", sharpness)
         check_positive("epsilon", epsilon)
+        check_not_negative("noise", noise)
         m_init = init if m_init is None else m_init
         check_init("init", init)
         check_init("m_init", m_init)
@@ -143,6 +151,8 @@ class ConfiguredNALU(Cell):
         rows = registers, sum(self.widths)
         self.weight = nn.Parameter(torch.empty(rows[0] * rows[1], hidden_features))
         self.bias = nn.Parameter(torch.empty(rows))
+        self.width_of_noise = math.sqrt(12) * noise
+        self.noise = Noise() if noise else None
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -151,6 +161,8 @@ class ConfiguredNALU(Cell):
         parts = self.bias.split(self.widths, -1)
         for bias, init in zip(parts, (self.init, self.m_init, self.gate_init), strict=True):
             initialise(bias, init, generator)
+        if self.noise is not None:
+            self.noise.reset_parameters(generator)
 
     def initial(self, batch: int, like: Tensor) -> State:
         """Returns h, c and y, all 0."""
@@ -183,6 +195,8 @@ class ConfiguredNALU(Cell):
     def _compute(self, numbers: Tensor, h: Tensor) -> Tensor:
         """The NALU that h configures, one per row of the batch, (batch, width) to (batch, k)."""
         configured = linear(h, self.weight).unflatten(-1, self.bias.shape) + self.bias
+        if self.training and self.noise is not None:
+            configured = configured + self.width_of_noise * (self.noise(configured) - 0.5)
         nac_weights, gate = configured.tensor_split([2 * self.widths[0]], -1)
         weight, numbers = self.nac(nac_weights), numbers[..., None, :]
         # products and sums, as many tiny matrix products cost more
@@ -196,7 +210,7 @@ class ConfiguredNALU(Cell):
             f"{super().extra_repr()}, values={self.values}, view={self.view!r}, "
             f"sharpness={self.sharpness}, gate={self.gate!r}, epsilon={self.epsilon}, "
             f"init={self.init!r}, m_init={self.m_init!r}, gate_init={self.gate_init!r}, "
-            f"forget_init={self.lstm.forget_init}"
+            f"forget_init={self.lstm.forget_init}, noise={self.width_of_noise / math.sqrt(12):g}"
         )
 
 

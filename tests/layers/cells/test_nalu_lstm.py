@@ -127,6 +127,50 @@ def test_a_seed_of_a_block_trains_with_the_penalty_as_it_does_alone() -> None:
     assert not torch.equal(alone, trained(None, [1]))
 
 
+def test_noise_is_in_training_alone_and_drawn_anew_at_each_step() -> None:
+    cell, plain, x = make(noise=0.3), make(), inputs()
+    plain.load_state_dict({k: v for k, v in cell.state_dict().items() if "noise" not in k})
+    assert torch.equal(cell.eval()(x)[0], plain(x)[0])
+    cell.train()
+    with torch.no_grad():  # what is made is then the noise itself
+        cell.weight.zero_()
+        cell.bias.zero_()
+    made: list[Tensor] = []
+    cell.nac.register_forward_pre_hook(lambda module, given: made.append(given[0].detach()))
+    for _ in range(200):
+        cell(x)
+    noise = torch.stack(made)  # (200 x STEPS, BATCH, REGISTERS, 2 WIDTH), uniform
+    assert noise.abs().max() <= 0.3 * math.sqrt(3)
+    assert float(noise.std()) == pytest.approx(0.3, rel=0.01)
+    assert float(noise.mean()) == pytest.approx(0.0, abs=0.003)
+    assert len(noise.unique()) > 0.99 * noise.numel()
+
+
+@pytest.mark.parametrize("gate", ["input", "state"])
+def test_the_gate_has_noise_too(gate: str) -> None:
+    cell = accumulator([[1.0, 1.0]], gate=0.0, noise=0.3, gate_of=gate)
+    x = torch.cat([inputs()[..., :SYMBOLS], torch.ones(BATCH, STEPS, 1).double()], -1)
+    first, second = cell(x)[0], cell(x)[0]
+    # W is saturated, so what differs is the gate's
+    assert (first - second).abs().min() > 0
+
+
+def test_a_seed_of_a_block_has_the_noise_that_it_has_alone() -> None:
+    def trained(noise: float, seeds: list[int]) -> Tensor:
+        setting = ProgramSetting(
+            layer="nalu_lstm", steps=3, evaluations=1, batch=4, hidden=5, test_size=4, nesting=1,
+            options={"noise": noise},
+        )  # fmt: skip
+        run = SupervisedRun(program.TASK, setting, seeds, torch.device("cpu"))
+        while (progress := run.advance()).step < progress.steps:
+            pass
+        return run.replicas.flat.detach()
+
+    alone, block = trained(0.3, [1]), trained(0.3, [0, 1])
+    assert torch.equal(alone[0], block[1])
+    assert not torch.equal(alone, trained(0.0, [1]))
+
+
 def slope_of_h(view: str) -> tuple[Tensor, Tensor]:
     """Gradient of the LSTM's last h by the numbers, and by the registers before the first step."""
     cell, x = make(view), inputs().requires_grad_()
@@ -144,12 +188,16 @@ def test_what_the_lstm_sees(view: str) -> None:
     assert bool((of_registers != 0).all()) == (view != "none")
 
 
-def accumulator(rows: list[list[float]], gate: float) -> ConfiguredNALU:
+def accumulator(
+    rows: list[list[float]], gate: float, *, noise: float = 0.0, gate_of: str = "input"
+) -> ConfiguredNALU:
     """One whose weights are W = rows at every step, whatever the LSTM says."""
-    cell = ConfiguredNALU(SYMBOLS + 1, HIDDEN, registers=len(rows)).double()
+    cell = ConfiguredNALU(
+        SYMBOLS + 1, HIDDEN, registers=len(rows), noise=noise, gate=gate_of
+    ).double()
     with torch.no_grad():
         cell.weight.zero_()
-        w_hat, m_hat, gates = cell.bias.chunk(3, 1)
+        w_hat, m_hat, gates = cell.bias.split(cell.widths, 1)
         w_hat.copy_(LARGE * torch.tensor(rows))
         m_hat.fill_(2 * LARGE)
         gates.fill_(gate)
@@ -226,6 +274,7 @@ def test_sharpness_is_of_signs() -> None:
         ({"values": 6}, r"^in_features must be an integer of at least 7, got 6$"),
         ({"registers": 0}, r"^registers must be an integer of at least 1, got 0$"),
         ({"sharpness": 0.0}, r"^sharpness must be a finite number above 0, got 0\.0$"),
+        ({"noise": -0.1}, r"^noise must be a finite number of at least 0, got -0\.1$"),
         ({"epsilon": 0.0}, r"^epsilon must be a finite number above 0, got 0\.0$"),
         ({"init": "no"}, r"^init must be one of"),
         ({"m_init": "no"}, r"^m_init must be one of"),
