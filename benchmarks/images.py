@@ -10,8 +10,8 @@
   measured on two series and scaled up;
 * stacking: seed-steps per second of blocks of 1, 2 and 4 seeds of the laptop presets' NAC, counting
   and parity; with a ``--device`` other than the CPU, only this part runs, on the device;
-* layout: steps per second of the laptop presets' NAC, counting and parity, with and without the
-  channels-last memory layout;
+* layout: steps per second of the laptop presets' NAC, counting, addition and parity, with and
+  without the channels-last memory layout; ``--layouts`` measures nothing else;
 * parity: images per second, compared with a loop over images.
 
 Every figure is the median of repeated measurements.
@@ -21,8 +21,11 @@ from __future__ import annotations
 
 import argparse
 import platform
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import cycle
+from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -37,7 +40,7 @@ from nalu_ray.layers.convnet import Conv2d
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch
-from nalu_ray.tasks import parity
+from nalu_ray.tasks import mnist_addition, parity
 from nalu_ray.tasks._mnist_series import evaluate
 from nalu_ray.tasks._mnist_series.network import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
@@ -51,6 +54,7 @@ LAYERS = ["lstm", "gru", "rnn_tanh", "rnn_relu", "nac", "nalu"]
 EVALUATED = (200, 2000)  # series of 1000 digits
 WHOLE = 2  # of them, which the plain way reads
 STACKED = (1, 2, 4)  # seeds in a block
+WARM = 40  # steps until the recorded ones
 
 
 def setting(layer: str, pool: int | None = None) -> SeriesSetting:
@@ -104,12 +108,26 @@ def preset_run(
 
 
 def print_layouts(seconds: float) -> None:
-    """Prints the gain of the channels-last layout."""
-    for task in (TASK, parity.TASK):
-        rates = [pace(preset_run(task, [0], CPU), seconds)]
-        with patch.object(Conv2d, "forward", nn.Conv2d.forward):
-            rates.append(pace(preset_run(task, [0], CPU), seconds))
-        print("{} with channels last, and first, steps/s: {:.1f}, {:.1f}".format(task.name, *rates))
+    """Prints the gain of the channels-last layout, both measured in turns of one step."""
+    for task in (TASK, mnist_addition.TASK, parity.TASK):
+        runs = [preset_run(task, [0], CPU) for _ in range(2)]
+        layouts: list[AbstractContextManager[Any]] = [
+            nullcontext(),
+            patch.object(Conv2d, "forward", nn.Conv2d.forward),
+        ]
+        used: list[list[float]] = [[], []]
+        while sum(map(sum, used)) < 2 * seconds:
+            for run, layout, times in zip(runs, layouts, used, strict=True):
+                with layout:
+                    before = time.process_time()
+                    run._train(run.step + 1)
+                    times.append(time.process_time() - before)
+        last, first = (1 / median(times[WARM:]) for times in used)
+        print(
+            f"{task.name}, steps per second of a core: channels last {last:.1f}, first "
+            f"{first:.1f}, factor {last / first:.2f}",
+            flush=True,
+        )
 
 
 def print_stacked(seconds: float, device: torch.device) -> None:
@@ -208,11 +226,16 @@ def main() -> None:
     parser.add_argument(
         "--device", type=torch.device, default=CPU, help="device of the stacking part"
     )
+    parser.add_argument("--layouts", action="store_true", help="the layouts only")
     arguments = parser.parse_args()
     seconds = arguments.seconds
     print(f"Python {platform.python_version()}, torch {torch.__version__}")
     if arguments.device != CPU:
         print_stacked(seconds, arguments.device)
+        return
+    if arguments.layouts:
+        torch.set_num_threads(1)
+        print_layouts(seconds)
         return
     for threads in arguments.threads:
         torch.set_num_threads(threads)
