@@ -5,9 +5,10 @@ It finds networks that cannot be stacked, and measures the memory of their activ
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -54,6 +55,11 @@ _REASONS = {
 _SIGNS = {
     "randomness": ("randomness",),
     "data-dependent": ("data-dependent", ".item()", "dynamic shape"),
+}
+_REASONS_AFTER = {  # the forward pass
+    "randomness": "draws random numbers; it must depend on parameters, buffers and inputs alone",
+    "data-dependent": "branches on values of a tensor (`if`, `while`, .item(), a mask as an "
+    "index), which differ between seeds: use torch.where",
 }
 # by class, as two of one name may differ; a class that is dropped is forgotten
 _outcomes: MutableMapping[type, dict[Any, str | None]] = WeakKeyDictionary()
@@ -316,10 +322,12 @@ def _step(task: SupervisedTask[Any], setting: SupervisedSetting, batch: Batch) -
         added.watch(None)
         prediction = predict()
         loss = _per_seed("loss", task.loss(setting, prediction, batch.targets))
-        loss, flat.grad = added.gradient(None, loss)
+        with _blamed("its penalty() or a gradient"):
+            loss, flat.grad = added.gradient(None, loss)
         _per_seed("loss with its penalties", loss)
         gradients.append(flat.grad.nan_to_num())
-        update.step(0)
+        with _blamed("its projected(), or the task's after_step(),"):
+            update.step(0)
         for step in (1, setting.steps):
             chosen_seeds("stuck", task.stuck(setting, step, loss.detach(), replicas), 2)
         outputs.append(prediction.detach().nan_to_num())
@@ -368,15 +376,37 @@ def _per_seed(noun: str, loss: Tensor) -> Tensor:
     return loss
 
 
+class _BlamedError(TypeError):
+    """Its message already names the part of a step."""
+
+
+@contextlib.contextmanager
+def _blamed(part: str) -> Iterator[None]:
+    """Names the part of a step in the reason that an error of vmap is a sign of."""
+    try:
+        yield
+    except Exception as error:
+        if sign := _sign(error):
+            raise _BlamedError(f"{part} {_REASONS_AFTER[sign]}") from error
+        raise
+
+
+def _sign(error: Exception) -> str | None:
+    """Returns what an error of vmap is a sign of, a key of the reasons; None for other errors."""
+    text = str(error)
+    return next(
+        (name for name, signs in _SIGNS.items() if any(sign in text for sign in signs)), None
+    )
+
+
 def _reason(error: Exception) -> str | None:
     """Returns the reason that an error of vmap is a sign of; None for other errors."""
-    text = str(error)
-    signed = (name for name, signs in _SIGNS.items() if any(sign in text for sign in signs))
-    return next((_REASONS[name] for name in signed), None)
+    sign = _sign(error)
+    return None if sign is None else _REASONS[sign]
 
 
 def _explained(error: Exception) -> str:
-    if reason := _reason(error):
+    if not isinstance(error, _BlamedError) and (reason := _reason(error)):
         return reason
     line = first_line(error)
     return line if isinstance(error, TypeError) else f"{type(error).__name__}: {line}"

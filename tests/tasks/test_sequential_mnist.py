@@ -311,3 +311,18 @@ def test_a_strange_unit_stands_in_no_others_way(
     with pytest.raises(ValueError, match="strange cannot read one number per step"):
         setting(layer="strange")
     _built.cache_clear()
+
+
+@pytest.mark.parametrize(("preset", "ramp"), [("laptop", "800:8000"), ("paper", "10000:100000")])
+def test_a_unit_that_is_named_has_its_published_recipe(preset: str, ramp: str) -> None:
+    layers = ["mnac_linear", "nalu", "nac", "nmu", "mnac"]
+    named = {"layer": layers, "op": ["product"], "rz": [False]}
+    penalties = {"mnac_linear": f"sparsity:10:linear:{ramp}", "nmu": f"sparsity:10:linear:{ramp}"}
+    starts = {"nac": "variance", "nalu": "variance"}
+    points: Any = expand(load_sweep(TASK.name).presets[preset], SequentialSetting, named)
+    trained = [point.setting for point in points if point.setting.layer != "exact"]
+    assert len({setting.layer for setting in trained}) >= 4
+    for setting in trained:
+        assert setting.penalty == penalties.get(setting.layer)
+        default = SequentialSetting(layer=setting.layer).weight_init
+        assert setting.weight_init == starts.get(setting.layer, default)

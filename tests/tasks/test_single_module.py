@@ -335,7 +335,47 @@ def test_a_range_of_noise_is_one_setting_however_often_it_is_read(
     [("paper", "20000:35000"), ("redundant-10", "50000:75000"), ("redundant-100", "50000:75000")],
 )
 def test_each_unit_has_its_published_penalty(preset: str, ramp: str) -> None:
-    penalties = {
+    seen: dict[str, set[str]] = {}
+    for point in expand(sweep_of(TASK).presets[preset], SingleModuleSetting, {}):
+        setting: Any = point.setting
+        if setting.layer in published(ramp):
+            assert setting.penalty == published(ramp)[setting.layer]
+        seen.setdefault(setting.layer, set()).add(str(setting.options))
+    assert seen["mul_mcfc"] == {
+        str({"spare": 0} | signs) for signs in ({}, {"signs": "product"}, {"signs": "cosine"})
+    }
+    widths = {str({"width": 100})} | ({str({"width": 1})} if preset == "paper" else set())
+    assert seen["mlp_bias"] == widths
+    assert ("snmu" in seen) == (preset == "paper")
+
+
+@pytest.mark.parametrize(
+    ("preset", "ramp"),
+    [
+        *((name, "20000:35000") for name in ("laptop", "mixed-signs", "small-divisors", "benford")),
+        ("redundant-10", "50000:75000"),
+    ],
+)
+@pytest.mark.parametrize("op", ["add", "mul", "div"])
+def test_a_unit_that_is_named_has_its_published_recipe(preset: str, ramp: str, op: str) -> None:
+    """Also one that is not on the preset's axis."""
+    named = {"layer": [*published(ramp), "npu", "real_npu"], "op": [op]}
+    seen = set()
+    for point in expand(sweep_of(TASK).presets[preset], SingleModuleSetting, named):
+        setting: Any = point.setting
+        seen.add(setting.layer)
+        if setting.layer in published(ramp):
+            assert setting.penalty == published(ramp)[setting.layer]
+        elif op in ("mul", "div"):
+            growth = "1e-09:growth:10:10000:1e-07" if op == "div" else "1e-07:growth:10:10000:1e-05"
+            assert (setting.lr, setting.penalty) == (0.005, f"l1@*:{growth}")
+            assert setting.options == {"gate_gradient": "clamp"}
+    assert seen == {*named["layer"]}
+
+
+def published(ramp: str) -> dict[str, str | None]:
+    """Penalties by unit."""
+    return {
         "nau": f"sparsity:0.01:linear:{ramp}",
         "nmu": f"sparsity:10:linear:{ramp}",
         "snmu": f"sparsity:10:linear:{ramp}",
@@ -346,15 +386,3 @@ def test_each_unit_has_its_published_penalty(preset: str, ramp: str) -> None:
         "inalu": "size:0.05:below:1:10000",
         **dict.fromkeys(("nac", "mnac", "nalu", "gnalu", "mlp_bias")),
     }
-    seen: dict[str, set[str]] = {}
-    for point in expand(sweep_of(TASK).presets[preset], SingleModuleSetting, {}):
-        setting: Any = point.setting
-        if setting.layer in penalties:
-            assert setting.penalty == penalties[setting.layer]
-        seen.setdefault(setting.layer, set()).add(str(setting.options))
-    assert seen["mul_mcfc"] == {
-        str({"spare": 0} | signs) for signs in ({}, {"signs": "product"}, {"signs": "cosine"})
-    }
-    widths = {str({"width": 100})} | ({str({"width": 1})} if preset == "paper" else set())
-    assert seen["mlp_bias"] == widths
-    assert ("snmu" in seen) == (preset == "paper")

@@ -393,8 +393,19 @@ def test_a_penalty_that_decides_by_values_is_found_before_a_run() -> None:
     def penalty(unit: Adder) -> dict[str, Tensor]:
         return {"sparsity": unit.W.sum() if unit.W.is_meta or unit.W.sum() > 0 else -unit.W.sum()}
 
-    with pytest.raises(TypeError, match=r"branches on values of a tensor .*: use torch\.where$"):
+    with pytest.raises(
+        TypeError,
+        match=r"of seeds: its penalty\(\) or a gradient branches on .*: use torch\.where$",
+    ):
         Sums(lambda: Wrong(penalty)).check(SupervisedSetting(penalty="sparsity:1"))
+
+
+def test_a_penalty_that_draws_random_numbers_is_named() -> None:
+    task = Sums(lambda: Wrong(lambda unit: {"sparsity": torch.rand_like(unit.W).sum()}))
+    with pytest.raises(
+        TypeError, match=r"seeds: its penalty\(\) or a gradient draws random numbers"
+    ):
+        task.check(SupervisedSetting(penalty="sparsity:1"))
 
 
 def test_a_penalty_that_two_calls_do_not_agree_on_is_found_before_a_run() -> None:

@@ -136,6 +136,10 @@ def test_projections_are_written_back_after_every_step() -> None:
         ),
         (lambda unit: None, "projected of 0 (Lost): must be a dict of tensors, got NoneType"),
         (lambda unit: {"W": random.random() * unit.W}, "two calls of a unit's projected() differ"),
+        (
+            lambda unit: {"W": torch.rand_like(unit.W)},
+            "seeds: its projected(), or the task's after_step(), draws random numbers; it must",
+        ),
     ],
 )
 def test_a_projection_that_cannot_be_is_named(values: Any, words: str) -> None:
