@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -14,7 +16,9 @@ from nalu_ray import layers, registry
 from nalu_ray.report import main
 from nalu_ray.results import leaderboard
 from nalu_ray.results.analysis.costs import with_costs
+from nalu_ray.results.analysis.groups import Sweep
 from nalu_ray.results.analysis.table import build
+from nalu_ray.results.output import leaderboard as board
 from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.formats import tidy
 from nalu_ray.results.publication import Publication, PublishedValue
@@ -108,6 +112,17 @@ def test_the_page_has_it_last_and_once(store: Store, tmp_path: Path) -> None:
     assert text.index('<section id="static">') < text.index('<section id="leaderboard">')
     assert text.count("<b>Success rates.</b>") == 1
     assert not (tmp_path / "to" / "leaderboard.md").exists()
+
+
+def test_presets_with_the_same_runs_have_one_table() -> None:
+    rows = trial("nau", "add", 0.001, [100, 100], 0.1)
+    one = replace(build(TABLES[0], rows), sweep=Sweep("madsen"))
+    same = replace(one, sweep=Sweep("madsen-few"))
+    of_one_seed = replace(build(TABLES[0], rows[rows["seed"] == 0]), sweep=Sweep("madsen-few"))
+    task: Any = SimpleNamespace(specs=SimpleNamespace(task="static"), tables=(one, same))
+    assert board.tables([task]) == [one]
+    task.tables = (one, of_one_seed)
+    assert board.tables([task]) == [one, of_one_seed]
 
 
 def test_a_task_without_such_tables_has_no_leaderboard(store: Store, tmp_path: Path) -> None:

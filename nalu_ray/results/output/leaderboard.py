@@ -21,8 +21,18 @@ ABOUT = (
 
 
 def tables(tasks: Iterable[Stored]) -> list[Table]:
-    """Returns the stored tasks' tables of the leaderboard that have results."""
-    return [table for task in tasks for table in task.tables if table.spec.board]
+    """Returns the stored tasks' tables of the leaderboard that have results.
+
+    Presets may share their settings, as one with fewer seeds does; tables with the same cells come
+    once.
+    """
+    shown: dict[str, Table] = {}
+    for task in tasks:
+        for table in task.tables:
+            if table.spec.board:
+                same = task.specs.task, table.spec.name, table.problem, sorted(table.cells.items())
+                shown.setdefault(repr(same), table)
+    return [*shown.values()]
 
 
 def page(shown: Iterable[Table]) -> str:
