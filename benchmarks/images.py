@@ -116,7 +116,7 @@ def print_layouts(seconds: float) -> None:
             patch.object(Conv2d, "forward", nn.Conv2d.forward),
         ]
         used: list[list[float]] = [[], []]
-        while sum(map(sum, used)) < 2 * seconds:
+        while len(used[0]) < 2 * WARM or sum(map(sum, used)) < 2 * seconds:
             for run, layout, times in zip(runs, layouts, used, strict=True):
                 with layout:
                     before = time.process_time()

@@ -208,8 +208,10 @@ def _tables(stored: Stored, manifests: Manifests) -> dict[str, str]:
 
 
 def _of_preset(manifests: Manifests, table: Table) -> Manifests:
+    """Returns those of the table's settings: it has their seeds, whatever preset asked for them."""
     preset = table.sweep.preset if table.sweep else ""
-    return [each for each in manifests if each["spec"].get("preset") == preset] or manifests
+    ids = {m["spec"]["setting_id"] for m in manifests if m["spec"].get("preset") == preset}
+    return [each for each in manifests if each["spec"]["setting_id"] in ids] or manifests
 
 
 def _verdicts(kept: Iterable[Stored]) -> str:

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -227,3 +227,16 @@ def test_a_lost_seed_has_no_reward_and_a_completed_one_has_curves(tmp_path: Path
 def _ends(seeds: dict[int, float]) -> list[dict[str, Any]]:
     key = {"algorithm": "a3c", "variant": "lstm", "metric": "completed", "split": "train"}
     return [{**key, "seed": seed, "value": value} for seed, value in seeds.items()]
+
+
+def test_seeds_that_another_preset_asked_for_are_among_those_measured() -> None:
+    """As a preset that has the settings of another, and more seeds, has its seeds, too."""
+    spec = [("one", "few", [0, 1]), ("one", "all", [2, 3]), ("other", "few", [0])]
+    manifests = [
+        {"spec": {"setting_id": sid, "preset": preset, "seeds": seeds}}
+        for sid, preset, seeds in spec
+    ]
+    table: Any = SimpleNamespace(sweep=SimpleNamespace(preset="all"))
+    assert reference._of_preset(manifests, table) == manifests[:2]
+    table.sweep.preset = "few"
+    assert reference._of_preset(manifests, table) == manifests

@@ -45,12 +45,15 @@ _APART = (
     *("test_size", "test_series", "test_images", "test_limit", "figure_limit", "test_length"),
 )
 
+_BRANCHES = (
+    "branches on values of a tensor (`if`, `while`, .item(), a mask as an index), which differ "
+    "between seeds: use torch.where"
+)
 _REASONS = {
     "randomness": "it draws random numbers in its forward pass (dropout, Gumbel noise), which "
     "stacked seeds cannot have of their own: leave them out, or let the task's sample draw them as "
     "another input",
-    "data-dependent": "its forward pass branches on values of a tensor (`if`, `while`, .item(), "
-    "a mask as an index), which differ between seeds: use torch.where",
+    "data-dependent": f"its forward pass {_BRANCHES}",
 }
 _SIGNS = {
     "randomness": ("randomness",),
@@ -58,8 +61,7 @@ _SIGNS = {
 }
 _REASONS_AFTER = {  # the forward pass
     "randomness": "draws random numbers; it must depend on parameters, buffers and inputs alone",
-    "data-dependent": "branches on values of a tensor (`if`, `while`, .item(), a mask as an "
-    "index), which differ between seeds: use torch.where",
+    "data-dependent": _BRANCHES,
 }
 # by class, as two of one name may differ; a class that is dropped is forgotten
 _outcomes: MutableMapping[type, dict[Any, str | None]] = WeakKeyDictionary()
