@@ -215,6 +215,20 @@ def test_each_published_point_of_a_sweep_is_run(preset: str, field: str) -> None
     assert field not in spec.problem
 
 
+@pytest.mark.parametrize("sweep", ["inputs", "penalty", "lr"])
+def test_a_laptop_preset_of_a_sweep_is_a_part_of_it(sweep: str) -> None:
+    budget = {"steps", "evaluations", "test_size"}
+
+    def grid(preset: str) -> set[str]:
+        return {setting.model_dump_json(exclude=budget) for setting in settings(preset)}
+
+    part, whole = grid(f"madsen-{sweep}-laptop"), grid(f"madsen-{sweep}")
+    assert part < whole
+    assert {setting.steps // setting.evaluations for setting in settings(f"madsen-{sweep}")} == {
+        setting.steps // setting.evaluations for setting in settings(f"madsen-{sweep}-laptop")
+    }
+
+
 def test_the_figure_of_the_penalty_has_a_line_per_unit_over_its_weight() -> None:
     spec = figure("madsen_by_weight")
     run = {

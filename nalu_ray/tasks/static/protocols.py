@@ -176,7 +176,7 @@ MADSEN = (
             "madsen-laptop",
             "madsen-start",
             "madsen-products*",
-            "madsen-lr",
+            "madsen-lr*",
             "madsen-mass",
         ),
         problem=DATA,
@@ -194,7 +194,7 @@ MADSEN = (
             labels=_penalties("NAU", "5000:50000") | _penalties("NMU", "1000000:2000000"),
         ),
         measures=RATE,
-        presets=("madsen-penalty",),
+        presets=("madsen-penalty*",),
     ),
     _table(
         "madsen_ablation",
