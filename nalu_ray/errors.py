@@ -70,8 +70,10 @@ def _explain_one(item: ErrorDetails) -> str:
         message = message.replace(repr(item["input"]), shown(item["input"]))
     if not field:  # a rule over several fields: its message names them
         return message
-    value = "" if item["type"] == "missing" else f"={shown(item['input'])}"
-    return f"{field}{value}: {message}"
+    if item["type"] == "missing":
+        return f"{field}: {message}"
+    value = shown(item["input"])
+    return f"{field}={value}: {message.removeprefix(f'{value}: ')}"
 
 
 def shown(value: object, most: int = SHOWN) -> str:

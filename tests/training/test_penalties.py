@@ -344,7 +344,7 @@ def test_a_term_that_stands_for_nothing_is_named(penalty: str, words: str) -> No
         ("penalty=sparsity:1:lin:1:2", "penalty='sparsity:1:lin:1:2': unknown schedule 'lin'"),
         ("lr_factor=*.Q:0.1", "lr_factor: '*.Q' matches no parameter; there are 0.W_hat"),
         ("phases=2|*.W_hat;1|*.Q", "phases: '*.Q' matches no parameter"),
-        ("redraw=3:1:1:1", "redraw='3:1:1:1': '3:1:1:1': every"),
+        ("redraw=3:1:1:1", "redraw='3:1:1:1': every"),
         ("stop=-1", "stop='-1': Input should be greater than 0"),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from nalu_ray.errors import explain
 from nalu_ray.training.fields import SupervisedSetting
 from nalu_ray.training.supervised import SupervisedRun
 from tests.training.toys import Adder, Rounding, Sums, start, two
@@ -316,6 +317,20 @@ def test_a_field_that_cannot_be_read_is_named(field: str, given: Any, words: str
     with pytest.raises(ValidationError) as caught:
         SupervisedSetting(**{field: given})
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "line"),
+    [
+        ("redraw", "10", "redraw='10': write every:losses:above:range"),
+        ("penalty", "l1@*:-1", "penalty='l1@*:-1': the coefficient must be at least 0"),
+        ("phases", "1|W;0|G", "phases='1|W;0|G': '0|G': the steps must be at least 1"),
+    ],
+)
+def test_a_value_is_said_once(field: str, given: str, line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SupervisedSetting(**{field: given})
+    assert explain(caught.value) == [line]
 
 
 @pytest.mark.parametrize("field", ["lr_factor", "phases"])
