@@ -43,7 +43,7 @@ coverage: $(DEV) ## the tests, and the share of the code that they run (processe
 	$(BIN) -m pytest $(SHARED_OUT) --cov --cov-report=term $(ARGS)
 
 test-cluster: $(CLUSTER) ## hosts, commands and disks that fail, pages in a browser: 25 minutes; some need root
-	$(BIN) -m pytest $(SHARED_OUT) tests/cluster tests/results/test_page.py::test_in_chromium tests/results/test_page.py::test_an_agent_moves_in_chromium $(ARGS)
+	$(BIN) -m pytest tests/cluster tests/results/test_page.py::test_in_chromium tests/results/test_page.py::test_an_agent_moves_in_chromium $(ARGS)
 
 lint: $(DEV) ## style and likely bugs
 	$(BIN) -m ruff check .
