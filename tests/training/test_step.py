@@ -422,4 +422,5 @@ def test_nothing_that_was_recorded_outlives_its_function() -> None:
     before = resident()
     for _ in range(8):
         recorded(long, x)(x)
-    assert resident() - before < 12 * 2**20
+    # kept graphs would be 48 MiB; the rest is what the allocator keeps after other tests
+    assert resident() - before < 24 * 2**20

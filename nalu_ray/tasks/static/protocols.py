@@ -130,6 +130,15 @@ def _by_weight() -> FigureSpec:
     )
 
 
+def _by_length(name: str) -> Publication:
+    """The published sweep of the inputs with a column for each length, as in a table."""
+    values = tuple(
+        PublishedValue(row=value.row, column=value.measure, measure="rate", text=value.text)
+        for value in PUBLISHED[name].values
+    )
+    return Publication(source=PUBLISHED[name].source, values=values)
+
+
 def _penalties(unit: str, ramp: str) -> dict[str, str]:
     return {
         f"sparsity:{weight}:linear:{ramp}": f"{unit}, λ = {weight}"
@@ -159,7 +168,7 @@ def _table(name: str, title: str, caption: str, rows: Axis, **fields: Any) -> Ta
         "presets": (name.replace("_", "-"),),
         "problem": DATA,
         "paper": PAPER,
-        "publication": PUBLISHED[name],
+        "publication": PUBLISHED.get(name),
     }
     return TableSpec(name=name, title=title, caption=caption, rows=rows, **{**usual, **fields})
 
@@ -195,6 +204,23 @@ MADSEN = (
         ),
         measures=RATE,
         presets=("madsen-penalty*",),
+    ),
+    _table(
+        "madsen_inputs",
+        "Length of x",
+        "Arithmetic Dataset Task, a × b by the number of inputs: x of {train_range}, in "
+        "extrapolation {test_range}.",
+        UNITS,
+        columns=Axis(
+            field="inputs",
+            labels={value.column: value.column for value in _by_length("madsen_by_inputs").values},
+            others=False,
+        ),
+        measures=RATE,
+        presets=("madsen-inputs*",),
+        problem=("op", *_data("inputs", "section", "overlap")),
+        follows=dict.fromkeys(("section", "overlap"), "inputs"),
+        publication=_by_length("madsen_by_inputs"),
     ),
     _table(
         "madsen_ablation",
