@@ -72,8 +72,13 @@ def _explain_one(item: ErrorDetails) -> str:
         return message
     if item["type"] == "missing":
         return f"{field}: {message}"
-    value = shown(item["input"])
-    return f"{field}={value}: {message.removeprefix(f'{value}: ')}"
+    return of_value(field, item["input"], message)
+
+
+def of_value(field: str, value: object, message: str) -> str:
+    """Returns the line of a mistake in a field's value; a message may begin with the value."""
+    written = shown(value)
+    return f"{field}={written}: {message.removeprefix(f'{written}: ')}"
 
 
 def shown(value: object, most: int = SHOWN) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nalu_ray.errors import SHOWN, printable, shown
+from nalu_ray.errors import SHOWN, of_value, printable, shown
 from nalu_ray.input.values import ValueReader, reason
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _hidden_mistakes(
             try:
                 readers[name].read(value)
             except ValueError as error:
-                yield f"sweep: {section}.{name}={shown(value)}: {reason(error)}"
+                yield of_value(f"sweep: {section}.{name}", value, reason(error))
 
 
 def _typed_when(
@@ -123,7 +123,7 @@ def _typed_when(
             try:
                 typed[name].append(readers[name].read(value))
             except ValueError as error:
-                mistakes.append(f"{name}={shown(value)}: {reason(error)}")
+                mistakes.append(of_value(name, value, reason(error)))
                 continue
             if possible is not None and typed[name][-1] not in possible[name]:
                 values_there = ", ".join(dict.fromkeys(map(shown, possible[name])))

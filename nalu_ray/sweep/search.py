@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from nalu_ray.errors import ConfigError, shown
+from nalu_ray.errors import ConfigError, of_value, shown
 from nalu_ray.input.values import ValueReader, reason, scalar_types
 
 Algorithm = Literal["random", "optuna"]
@@ -99,7 +99,7 @@ def read_range(name: str, text: str, field_type: Any) -> Range | None:
     try:
         low, high = (reader.read(limit) for limit in limits)
     except ValueError as error:
-        raise ConfigError([f"{name}={shown(text)}: {reason(error)}"]) from error
+        raise ConfigError([of_value(name, text, reason(error))]) from error
     bounded = low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
     if not bounded or low >= high or (log and low <= 0):
         rule = "two finite numbers above 0" if log else "two finite numbers"

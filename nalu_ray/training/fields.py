@@ -15,7 +15,7 @@ from pydantic import (
 from torch import nn
 
 from nalu_ray import layers
-from nalu_ray.errors import did_you_mean, shown
+from nalu_ray.errors import did_you_mean, of_value
 from nalu_ray.input.values import Named, ValueReader, reason, scalar
 from nalu_ray.task import Setting, added
 from nalu_ray.training import penalty_terms, redraw, updates
@@ -264,7 +264,7 @@ def _typed_option(name: str, value: Any, hint: Any) -> Any:
     except PydanticSchemaGenerationError:  # a device, say
         raise ValueError(f"options: {name} cannot be set on the command line") from None
     except ValueError as error:
-        raise ValueError(f"options: {name}={shown(value)}: {reason(error)}") from None
+        raise ValueError(f"options: {of_value(name, value, reason(error))}") from None
 
 
 def _one_of(

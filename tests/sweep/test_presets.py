@@ -24,7 +24,7 @@ from nalu_ray.sweep.presets import (
 )
 from nalu_ray.sweep.resources import Resources
 from nalu_ray.task import Setting
-from nalu_ray.training.fields import Range
+from nalu_ray.training.fields import Range, SupervisedSetting
 
 
 class Net(Setting):
@@ -400,6 +400,14 @@ def test_a_wrong_value_is_named_though_another_takes_its_place(
 ) -> None:
     (line,) = mistakes(preset(**sweep), Net, changes)
     assert line.startswith(told)
+
+
+def test_a_value_that_is_replaced_is_said_once() -> None:
+    sweep = preset(set={"redraw": "10"}, overrides=[{"when": {"penalty": ["l1@*:-1"]}}])
+    assert mistakes(sweep, SupervisedSetting, {"redraw": [None]}) == [
+        "sweep: set.redraw='10': write every:losses:above:range",
+        "sweep: overrides.0.when.penalty='l1@*:-1': the coefficient must be at least 0",
+    ]
 
 
 def test_an_axis_without_values_is_a_mistake() -> None:

@@ -148,8 +148,12 @@ def test_each_preset_has_a_table_or_figure_of_its_own(preset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["madsen", "madsen_gate", "madsen_by_penalty", "madsen_ablation", "madsen_nested"]
-)
+    "name",
+    [
+        "madsen", "madsen_gate", "madsen_by_penalty", "madsen_inputs", "madsen_ablation",
+        "madsen_nested",
+    ],
+)  # fmt: skip
 def test_each_published_value_of_a_table_has_its_cell(name: str) -> None:
     spec = table(name)
     assert spec.publication is not None
@@ -309,6 +313,7 @@ def test_the_recipe_of_the_mass_conserving_layers() -> None:
         ("madsen_by_train_range", ("nau_nmu", "mul", "1.1:1.2"), "0%"),
         ("madsen_by_hidden", ("nau_mnac_linear", "mul", "5"), "6%"),
         ("madsen_by_inputs", ("gated_nau_nmu", "mul", "4"), "88%"),
+        ("madsen_inputs", ("gated_nau_nmu", "4", "rate"), "88%"),
         ("madsen_by_overlap", ("nau_nmu", "mul", "18"), "72%"),
         ("madsen_by_section", ("nac_mnac_sigmoid", "mul", "50"), "0%"),
         ("madsen_by_penalty", ("sparsity:10:linear:5000:50000", "add", "rate"), "44%"),

@@ -26,6 +26,14 @@ PUBLISHED: dict[str, Publication] = {
     for file in ("madsen.csv", "npu.csv", "inalu.csv")
     for name, values in read(files("nalu_ray.results") / "published" / file).items()
 }
+# the sweep of the inputs with a column per length, as a table has it
+PUBLISHED["madsen_inputs"] = Publication(
+    source=PUBLISHED["madsen_by_inputs"].source,
+    values=tuple(
+        value.model_copy(update={"column": value.measure, "measure": "rate"})
+        for value in PUBLISHED["madsen_by_inputs"].values
+    ),
+)
 OPERATIONS = axis(["add", "sub", "mul", "div", "square", "sqrt"], others=False)
 UNITS = Axis(
     field="layer",
@@ -130,15 +138,6 @@ def _by_weight() -> FigureSpec:
     )
 
 
-def _by_length(name: str) -> Publication:
-    """The published sweep of the inputs with a column for each length, as in a table."""
-    values = tuple(
-        PublishedValue(row=value.row, column=value.measure, measure="rate", text=value.text)
-        for value in PUBLISHED[name].values
-    )
-    return Publication(source=PUBLISHED[name].source, values=values)
-
-
 def _penalties(unit: str, ramp: str) -> dict[str, str]:
     return {
         f"sparsity:{weight}:linear:{ramp}": f"{unit}, λ = {weight}"
@@ -168,7 +167,7 @@ def _table(name: str, title: str, caption: str, rows: Axis, **fields: Any) -> Ta
         "presets": (name.replace("_", "-"),),
         "problem": DATA,
         "paper": PAPER,
-        "publication": PUBLISHED.get(name),
+        "publication": PUBLISHED[name],
     }
     return TableSpec(name=name, title=title, caption=caption, rows=rows, **{**usual, **fields})
 
@@ -213,14 +212,13 @@ MADSEN = (
         UNITS,
         columns=Axis(
             field="inputs",
-            labels={value.column: value.column for value in _by_length("madsen_by_inputs").values},
+            labels={value.column: value.column for value in PUBLISHED["madsen_inputs"].values},
             others=False,
         ),
         measures=RATE,
         presets=("madsen-inputs*",),
         problem=("op", *_data("inputs", "section", "overlap")),
         follows=dict.fromkeys(("section", "overlap"), "inputs"),
-        publication=_by_length("madsen_by_inputs"),
     ),
     _table(
         "madsen_ablation",
