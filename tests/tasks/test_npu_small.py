@@ -118,6 +118,20 @@ def test_a_real_npu_below_a_nau_can_compute_all_four() -> None:
             assert all(max(value) < 1e-5 for value in found.values())
 
 
+def test_the_unbounded_head_has_no_limits_and_the_start_of_the_published_code() -> None:
+    setting = NPUSmallSetting(layer="npu", head="unbounded_nau")
+    heads: list[Any] = [TASK.build(setting)[1] for _ in range(10)]  # type: ignore[index]
+    limit = (6 / (6 + 4)) ** 0.5  # Glorot and Bengio (2010): above the NAU's own limit of 1/2
+    largest = max(head.W.abs().max().item() for head in heads)
+    assert 0.9 * limit < largest <= limit
+    head = heads[0]
+    assert isinstance(head, NAU)
+    assert head.bounds == {}
+    with torch.no_grad():
+        head.W.fill_(3.0)
+    torch.testing.assert_close(head(torch.ones(1, 6)), torch.full((1, 4), 18.0))
+
+
 @pytest.mark.parametrize(
     ("fields", "count"),
     [
@@ -149,7 +163,7 @@ def test_the_laptop_preset_is_the_published_protocol() -> None:
         assert (setting.steps, setting.batch, setting.train_range) == (20_000, 100, (0.1, 2.0))
         shape = (setting.head, setting.hidden_layers, setting.hidden)
         found[setting.layer] = (*shape, setting.optimiser, setting.lr, setting.penalty)
-    unit = ("nau", 1, 6, "adam", 0.005, None)
+    unit = ("unbounded_nau", 1, 6, "adam", 0.005, None)
     assert found == {
         **dict.fromkeys(("npu", "real_npu", "nmu"), unit),
         "nalu": ("own", 1, 6, "rmsprop", 0.005, None),

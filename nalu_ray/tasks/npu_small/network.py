@@ -27,10 +27,11 @@ class NPUSmallSetting(SupervisedSetting):
     """One network for the four operations."""
 
     layer: LayerName = Field("npu", description="layer by name")
-    head: Literal["nau", "own"] = Field(
+    head: Literal["nau", "unbounded_nau", "own"] = Field(
         "nau",
         description="what computes the four results. nau: a NAU above the layer, which has "
-        "`hidden` outputs; own: the last layer of the layer's own network",
+        "`hidden` outputs; unbounded_nau: the same, with weights that start Glorot-uniform and may "
+        "leave [-1, 1]; own: the last layer of the layer's own network",
     )
     hidden: int = Field(6, ge=1, description="outputs of each layer but the last")
     hidden_layers: int = Field(1, ge=1, le=1000, description="layers below the last one")
@@ -68,4 +69,6 @@ def build(setting: NPUSmallSetting) -> nn.Module:
         return layers.build(setting.layer, 2, hidden, RESULTS, hidden_layers=depth, **options)
     depth = max(depth - 1, getattr(entry.factory, "least", 0))
     below = layers.build(setting.layer, 2, hidden, hidden, hidden_layers=depth, **options)
+    if setting.head == "unbounded_nau":
+        return Stack(below, NAU(hidden, RESULTS, start="glorot", clamp=False))
     return Stack(below, NAU(hidden, RESULTS))
