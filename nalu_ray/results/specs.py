@@ -205,6 +205,11 @@ class TableSpec(_Spec):
     publication: Publication | None = Field(
         None, description="published values beside ours, if not those of a table of the paper"
     )
+    pooled: str | None = Field(
+        None,
+        description="setting's field whose values are pooled: a cell has the runs of one setting "
+        "per value; for rates",
+    )
     board: bool = Field(False, description="part of the leaderboard")
     least_columns: int = Field(
         1, ge=1, description="left out where no row was run with as many values of the column axis"
@@ -268,6 +273,8 @@ class TableSpec(_Spec):
         if self.number is not None and self.publication is not None:
             raise ValueError("publication and number: a table has one of them at most")
         for key, measure in self.measures.items():
+            if self.pooled is not None and measure.statistic != "rate":
+                raise ValueError(f"pooled: measures.{key} must be a rate, not {measure.statistic}")
             if self.solved_like is not None and measure.better == "higher":
                 raise ValueError(f"measures.{key}: solved_like needs a measure with better=lower")
             if measure.statistic in SUCCESS and self.threshold is None:

@@ -224,7 +224,7 @@ def test_every_table_is_of_one_problem(name: str) -> None:
             [spec.rows, spec.columns] if isinstance(spec, TableSpec) else [spec.lines, spec.panels]
         )
         shown = {axis.field for axis in axes if axis}
-        shown |= {spec.x} if isinstance(spec, FigureSpec) else set(spec.where)
+        shown |= {spec.x} if isinstance(spec, FigureSpec) else {*spec.where, spec.pooled or ""}
         if spec.name.endswith("_cost"):  # time and parameters, of all problems of a unit
             shown |= {"op", "train_range"}
         left = data - {*spec.problem, *spec.follows} - shown - SIZES

@@ -131,6 +131,47 @@ def test_a_cell_whose_seeds_all_failed_is_a_rate_of_zero() -> None:
     assert (cell.text, cell.failed) == ("0 [0, 56]", 3)
 
 
+POOLED = TABLE.model_copy(
+    update={
+        "columns": None,
+        "layout": "columns",
+        "models": None,
+        "measures": {"rate": TABLE.measures["rate"]},
+        "pooled": "train_range",
+        "problem": ("op", "train_range"),
+        "publication": None,
+    }
+)
+
+
+def test_a_pooled_rate_is_of_the_best_setting_of_each_value() -> None:
+    small, large = {"train_range": "[0, 1]"}, {"train_range": "[1, 2]"}
+    stored = frame(
+        runs("nau", [200, 200, None], **small),  # 2 of 3
+        runs("nau", [None] * 4, **large),  # not chosen: the other rate has a lower selector
+        runs("nau", [200, None, None, None], lost=1, lr=0.01, **large),  # 1 of 5
+        runs("nalu", [200] * 6, **small),
+    )
+    assert [label for label, _ in problems(POOLED, stored)] == [""]
+    table = build(POOLED, stored)
+    cell = table.cells["nau", "", "rate"]
+    low, high = (100 * bound for bound in wilson_interval(3, 8))
+    assert cell.rate is not None
+    assert (cell.rate.successes, cell.rate.n, cell.n, cell.diverged) == (3, 8, 8, 1)
+    assert (cell.value, cell.low, cell.high) == (37.5, low, high)
+    assert cell.setting == ""
+    assert table.cells["nalu", "", "rate"].value == 100
+    said = " ".join(captions(table))
+    assert "the share of all runs, those of one setting per train_range together" in said
+    assert "6 to 8 runs per cell" in said
+
+
+def test_only_rates_are_pooled() -> None:
+    fields = POOLED.model_dump() | {"measures": TABLE.model_dump()["measures"]}
+    with pytest.raises(ValidationError, match=r"measures\.solved_at must be a rate, not solved_at"):
+        TableSpec(**fields)
+
+
 def test_without_a_threshold_there_is_no_rate() -> None:
     unknown = rows()
     unknown = unknown[unknown["metric"] != "threshold"]

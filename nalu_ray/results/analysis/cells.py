@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nalu_ray.results.analysis.selection import Runs
 from nalu_ray.results.analysis.statistics import (
@@ -52,6 +53,7 @@ class TableCell:
         diverged, failed: seeds among the ``n``.
         difference: median difference from another model's cell, seed by seed.
         reference: the value that prints as 100, from the chosen setting's seeds.
+        setting_id, setting: of a pooled rate, the first one's id, and empty.
         seeds, values: the chosen setting's seeds and the measure of each, scaled like ``value``; a
             lost seed's is infinite. Of a rate or a step of first success, the error that is judged.
         limit: the median of these seeds' success thresholds, scaled like ``values``.
@@ -86,7 +88,12 @@ class TableCell:
         return 0 < self.n == self.diverged + self.failed
 
 
-def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> TableCell:
+def measured(
+    measure: Measure,
+    runs: Runs,
+    bases: Mapping[str, Floats],
+    parts: NDArray[np.object_] | None = None,
+) -> TableCell:
     """Fills a cell but for the published value.
 
     Args:
@@ -94,11 +101,13 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Table
         runs: the measure, of every setting and seed of the cell.
         bases: setting id to (seeds,) values of the reference; the median of the chosen setting's
             is 100 if the measure is relative.
+        parts: (runs,) values of the field that a rate is pooled over: one setting of each is
+            chosen; None: one setting of all.
     """
     if not len(runs) or (runs.ok.any() and not runs.logged.any()):
         return TableCell()
     if measure.statistic in SUCCESS:
-        return _of_success(measure, runs)
+        return _of_success(measure, runs, parts)
     best = runs.winner() if measure.statistic == "selected" else None
     sid = runs.best_setting() if best is None else str(runs.setting_id[best])
     base = _centre(measure, bases.get(sid))
@@ -126,9 +135,9 @@ def measured(measure: Measure, runs: Runs, bases: Mapping[str, Floats]) -> Table
     )
 
 
-def _of_success(measure: Measure, runs: Runs) -> TableCell:
+def _of_success(measure: Measure, runs: Runs, parts: NDArray[np.object_] | None) -> TableCell:
     """Fills a cell with the success rate of the best setting's seeds, or with its solved-at."""
-    chosen = runs.take(runs.setting_id == runs.best_setting())
+    chosen = runs.take(np.isin(runs.setting_id, runs.best_settings(parts)))
     errors = np.where(np.isfinite(chosen.value), chosen.value, math.inf)
     cell = _counted(TableCell(n=len(chosen), text=NEVER), chosen, errors, 1.0)
     rate = cell.rate

@@ -183,7 +183,7 @@ def _told_apart(spec: TableSpec | FigureSpec) -> set[str]:
         panels = {spec.panels.field} if spec.panels else set()
         return panels | ({spec.swept} if spec.swept else set())
     axis = spec.columns if spec.compared == "rows" else spec.rows
-    return set() if axis is None else {axis.field}
+    return {name for name in (axis.field if axis else None, spec.pooled) if name}
 
 
 def _changed(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, str]]]:

@@ -72,6 +72,12 @@ class Runs:
             scores[str(sid)] = (float(np.median(selectors)), -len(selectors))
         return min(scores, key=lambda sid: scores[sid])
 
+    def best_settings(self, parts: NDArray[Any] | None) -> list[str]:
+        """The best setting of each part of the runs; ``parts``, (runs,), says which is whose."""
+        if parts is None:
+            return [self.best_setting()]
+        return [self.take(parts == part).best_setting() for part in dict.fromkeys(parts)]
+
 
 def check(selection: Selection) -> None:
     """Refuses a selection by an extrapolation split.

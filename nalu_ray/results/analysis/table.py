@@ -170,6 +170,10 @@ def _measured_cells(
     members = of_runs.groupby([_ROW, _COLUMN], sort=False).indices
     fields = [spec.rows.field, _ROW, _COLUMN, *([spec.columns.field] if spec.columns else [])]
     labels = setting_labels(settings, fields)
+    pooled = None
+    if spec.pooled is not None:
+        values = stored_column(settings, spec.pooled).set_axis(settings["setting_id"])
+        pooled = values.loc[runs["setting_id"]].to_numpy(object)
     nobody = np.empty(0, dtype=np.intp)
     cells = {}
     for key, measure in spec.measures.items():
@@ -182,8 +186,9 @@ def _measured_cells(
         for row in down:
             for column in across:
                 which = np.asarray(members.get((row.key, column.key), nobody))
-                cell = measured(measure, observed.take(which), bases)
-                label = labels.get(cell.setting_id or "", "")
+                parts = None if pooled is None else pooled[which]
+                cell = measured(measure, observed.take(which), bases, parts)
+                label = "" if spec.pooled else labels.get(cell.setting_id or "", "")
                 cells[row.key, column.key, key] = replace(cell, setting=label)
     return cells
 

@@ -79,7 +79,7 @@ def _statistics(spec: TableSpec) -> str:
         "selected": f"the run (seed and setting) {rule}",
         "mean": f"the mean over the seeds of one setting; setting and step {rule}",
         "median": f"the median over the seeds of one setting; setting and step {rule}",
-        "rate": "the share of seeds of one setting that solved it, with Wilson's 95 % interval; "
+        "rate": f"{_share(spec)} that solved it, with Wilson's 95 % interval; "
         f"a seed has solved it if its error at the selected step is below {spec.threshold}; "
         f"setting and step are {rule}",
         "solved_at": f"the first logged step at which the error is below {spec.threshold}: the "
@@ -92,6 +92,12 @@ def _statistics(spec: TableSpec) -> str:
     if len(labels) == 1:
         return shown[next(iter(labels))]
     return ". ".join(f"{', '.join(of)}: {shown[statistic]}" for statistic, of in labels.items())
+
+
+def _share(spec: TableSpec) -> str:
+    if spec.pooled is None:
+        return "the share of seeds of one setting"
+    return f"the share of all runs, those of one setting per {spec.pooled} together,"
 
 
 def source(table: Table) -> str:
@@ -149,7 +155,8 @@ def _seeds(table: Table) -> str:
     lost = f"; a diverged or failed seed counts as {value}"
     all_lost = f"; {LOST}: all seeds of the cell diverged or failed"
     of_cells = all_lost * any(cell.text == LOST for cell in table.cells.values())
-    return f"{seeds} seed{'s' * (high > 1)} per cell{lost * _any_lost(table)}{of_cells}"
+    counted = "seed" if table.spec.pooled is None else "run"
+    return f"{seeds} {counted}{'s' * (high > 1)} per cell{lost * _any_lost(table)}{of_cells}"
 
 
 def _any_lost(table: Table) -> bool:

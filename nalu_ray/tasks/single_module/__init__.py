@@ -87,6 +87,29 @@ NOISE = TableSpec(
     follows=FOLLOWS,
     paper={"test_size": "10000", "batch": "128"},
 )
+REDUNDANT = TableSpec(
+    name="redundant_division",
+    title="Division among redundant inputs",
+    caption="Single Module Arithmetic Task, a / b: one unit on two of 10 inputs. Runs on all "
+    "ranges of x together.",
+    rows=Axis(field="layer"),
+    measures={
+        "rate": Measure(
+            metric="mse", split="extrapolation", label="solved, %", statistic="rate", format=".1f"
+        )
+    },
+    layout="columns",
+    pooled="train_range",
+    solved_below="solved_mse",
+    where={"op": "div"},
+    presets=("redundant-10",),
+    publication=read(files("nalu_ray.results") / "published" / "division.csv")[
+        "redundant_division"
+    ],
+    problem=DATA,
+    follows=FOLLOWS,
+    paper={"test_size": "10000", "batch": "128"},
+)
 INALU = FigureSpec(
     name="inalu",
     caption="First experiment of Schlör, Ring and Hotho (2020): seeds of the iNALU whose last "
@@ -126,6 +149,7 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
         ),
         *_tables("small_divisors", {text: text for text in SMALL}, ["small-divisors"]),
         *_tables("benford", {"10:100": "10:100"}, ["benford"]),
+        REDUNDANT,
         NOISE,
     )
     figures = (INALU,)
