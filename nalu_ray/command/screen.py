@@ -185,15 +185,18 @@ def _full_protocol(plan: Plan, preset: str, words: Sequence[str]) -> list[str]:
 
     Words that choose cells (``layer=nac``) are kept; others, such as ``steps=``, would change it.
     """
-    full = "paper" if preset == "laptop" else preset.removesuffix("-laptop")
     task = plan.task
     try:
         presets = sweep_of(task).presets
     except ConfigError:  # the task has no shipped sweep and is run from a file
         return []
+    usual = "paper" if preset == "laptop" else preset.removesuffix("-laptop")
+    full, *cells = (presets[preset].full if preset in presets else []) or [usual]
     if full == preset or full not in presets:
         return []
-    task_words = [word for word in words if word.partition("=")[0] in task.axes]
+    chosen = {word.partition("=")[0]: word for word in words}
+    cells = [word for word in cells if word.partition("=")[0] not in chosen]
+    task_words = [*cells, *(word for name, word in chosen.items() if name in task.axes)]
     changes = Changes.read(task_words, task.setting_type)
     sweep = presets[full].model_copy(update={"every": changes.every or presets[full].every})
     job = Job("", sweep.resources, sweep.seed_step_microseconds, speeds=plan.speeds)

@@ -61,6 +61,8 @@ class Preset(StrictModel):
 
     Attributes:
         searched: whose recipes were chosen among several, in one sentence; captions print it.
+        full: preset of the full protocol, with ``key=value`` words for its cells, if it is not the
+            preset of the same name without ``-laptop``, or ``paper``.
         recipes: overrides that come before the others and may name values that no point has, such
             as units that the axes leave out and the command line names.
         changes: axes of ``key=value`` words; they take precedence over everything else.
@@ -72,6 +74,7 @@ class Preset(StrictModel):
 
     about: str = ""
     searched: str = ""
+    full: list[str] = Field([])
     axes: dict[str, list[Any]] = Field({})
     set: dict[str, Any] = Field({})
     seeds: Seeds = 1

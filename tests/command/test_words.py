@@ -195,7 +195,6 @@ def test_a_pair_beside_the_lstm_is_a_layer_of_both_units(
     [
         "static preset=npu",
         "static preset=inalu",
-        "static preset=madsen-products",
         "single_module preset=inalu",
         "recurrent preset=mass",
     ],
@@ -242,6 +241,16 @@ def test_the_full_protocol_has_the_cells_of_the_command_and_not_its_budget(
     alone = call(capsys, "static preset=madsen layer=nac,nalu op=mul --dry-run")[1]
     (time,) = re.findall(r"^about (.*?) \(the preset's guess", alone, re.MULTILINE)
     assert f"the full protocol takes about {time.partition(', of which')[0]} (a guess" in out
+
+
+@pytest.mark.parametrize("preset", ["madsen-products", "madsen-products-laptop"])
+def test_a_preset_may_be_cut_from_one_of_another_name(
+    preset: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = call(capsys, f"static preset={preset} --dry-run")[1]
+    assert "nalu_ray.tune static preset=madsen layer=nau_nmu op=mul,square\n" in out
+    out = call(capsys, f"static preset={preset} op=mul seeds=1 --dry-run")[1]
+    assert "nalu_ray.tune static preset=madsen layer=nau_nmu op=mul\n" in out
 
 
 def test_a_pair_has_no_other_reader(capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,6 +107,7 @@ single = [
         Solution("mnac_linear", op, named("0", linear(w)), POSITIVE, EPSILON)
         for op, w in (PRODUCTS | ROOTS).items()
     ),
+    *(Solution("snapping_power", op, named("0", hats(w)), POSITIVE) for op, w in ROOTS.items()),
 ]
 
 
@@ -214,6 +215,16 @@ double += [
     )
     for op, (first, second) in MASS.items()
 ]
+# half of an input's logarithm passes the output gate
+single.append(
+    Solution(
+        "mul_mcfc",
+        "sqrt",
+        named("0", shares([0, 1, 1, 1], 2) | {"w": [0.0, 0.0], "c": [0.0]}),
+        POSITIVE,
+        EPSILON,
+    )
+)
 double += [
     Solution("snapping_nac_power", op, both(hats(first), hats(second)), ANY, EPSILON)
     for op, (first, second) in (CHOSEN | SIGNED | {"div": DIVIDED["div"]}).items()

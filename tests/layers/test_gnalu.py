@@ -39,6 +39,14 @@ def test_scale_of_the_weight() -> None:
     assert layer.weight.item() == pytest.approx(0.5 / math.sqrt(5), rel=1e-15)
 
 
+def test_starts_as_a_nalu() -> None:
+    golden, plain = GNALU(5, 4), NALU(5, 4)
+    for unit in (golden, plain):
+        unit.reset_parameters(torch.Generator().manual_seed(0))
+    for ours, theirs in zip(golden.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_trains_as_a_nalu_of_scaled_start_and_rate() -> None:
     golden, plain = GNALU(3, 2, dtype=torch.float64), NALU(3, 2, dtype=torch.float64)
     golden.reset_parameters(torch.Generator().manual_seed(0))

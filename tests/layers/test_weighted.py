@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nalu_ray.layers import NAC, NAU, NMU, build, build_cell
+from nalu_ray.layers import NAC, NAU, NMU, SNMU, build, build_cell
 from nalu_ray.training import members
 from tests.layers.oracle import Array, assert_follows
 
@@ -109,6 +109,7 @@ def test_without_the_clamp_weights_are_free(unit: type[nn.Module]) -> None:
         (NAU, (8, 2), -0.5, 0.5),
         (NMU, (300, 100), 0.25, 0.75),
         (NMU, (20, 5), 0.25, 0.75),
+        (SNMU, (20, 5), 0.25, 0.75),
     ],
 )
 def test_starts_are_the_published_ones(

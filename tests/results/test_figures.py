@@ -78,6 +78,20 @@ def test_mean_and_median_over_seeds() -> None:
         assert (median.low[place], median.high[place]) == (interval.low, interval.high)
 
 
+def test_a_measure_of_the_weights_is_a_line() -> None:
+    errors = [{0: 0.5, 10: 0.25}, {0: 0.25, 10: 0.0}]
+    rows = frame(
+        *(
+            run(NAC, seed, {("sparsity_error", "weights"): error, **mse({0: 1.0}, {0: 1.0})})
+            for seed, error in enumerate(errors)
+        )
+    )
+    (axes,) = figures.draw(spec(metric="sparsity_error", split="weights"), rows).axes
+    line, of_the_legend = axes.get_lines()
+    assert line.get_xydata().tolist() == [[0.0, 0.375], [10.0, 0.125]]
+    assert not of_the_legend.get_xydata().size
+
+
 def test_relative_to_the_median_over_seeds() -> None:
     curve = only_curve(spec(relative_to="base"), three_seeds())
     assert curve.middle.tolist() == [37.5, 75.0]  # 100 * 3 / 8, 100 * 6 / 8

@@ -106,7 +106,7 @@ def test_a_full_pack_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(full) <= set(names(store))
 
 
-@pytest.mark.parametrize("steps", range(9))
+@pytest.mark.parametrize("steps", range(18))  # all that it writes and removes
 def test_a_kill_at_any_moment_loses_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:

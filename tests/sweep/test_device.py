@@ -118,6 +118,46 @@ def test_a_deterministic_trial_may_follow_another_in_this_process(
     assert device.os.environ[device.CUBLAS] == ":4096:8"
 
 
+def test_a_deterministic_trial_computes_so_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nalu_ray import registry
+
+    monkeypatch.setenv(device.CUBLAS, "")
+    task, seen = registry.task("identity"), []
+    setting = task.setting_type(layer="none", steps=2, evaluations=1, batch=4, deterministic=True)
+    start = type(task).start
+    monkeypatch.setattr(
+        type(task),
+        "start",
+        lambda *args, **more: (
+            seen.append(torch.are_deterministic_algorithms_enabled()),
+            start(*args, **more),
+        )[1],
+    )
+    trial = TrialSpec(
+        task="identity", setting=setting, setting_id=setting.id, label="identity none", steps=2,
+        out="results", gpus=0, seeds=(0,),
+    )  # fmt: skip
+    with device.kept_settings():
+        *_, last = Trial(trial)
+    assert (last.done, last.failed, seen) == (True, {}, [True])
+    (path,) = Path("results/identity").glob("*.json")
+    numerics = json.loads(path.read_text())["numerics"]
+    assert numerics == {"tf32": False, "deterministic": True, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "deterministic", "gpus_of_node", "fresh"),
+    [(1, True, 1, True), (1, False, 1, False), (1, False, 2, True), (0, True, 2, False)],
+)
+def test_a_gpu_that_must_be_fresh_gets_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, deterministic: bool, gpus_of_node: int, fresh: bool
+) -> None:
+    """cuBLAS decides once per process, and a process sees only the GPUs of its first trial."""
+    monkeypatch.setattr(worker, "_gpus_here", lambda: float(gpus_of_node))
+    chosen = worker._task_of({"gpus": gpus, "setting": {"deterministic": deterministic}})
+    assert chosen is (worker.run_trial_afresh if fresh else worker.run_trial)
+
+
 def test_cublas_is_prepared_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[int] = []
     monkeypatch.setattr(device, "prepare_cublas", lambda specs: prepared.append(len(specs)))

@@ -498,14 +498,24 @@ def test_seeds_of_a_file_are_read_as_those_of_the_command_line(
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["comparison", "npu_small", "sequential_mnist", "single_module", "static", "static_mnist"],
+    ("name", "ending"),
+    [
+        ("comparison", "laptop"),
+        ("npu_small", "laptop"),
+        ("recurrent", "mass-laptop"),
+        ("sequential_mnist", "laptop"),
+        ("single_module", "laptop"),
+        ("static", "laptop"),
+        ("static_mnist", "laptop"),
+    ],
 )
-def test_a_published_protocol_has_a_laptop_preset_of_45_minutes_on_two_cores(name: str) -> None:
+def test_a_published_protocol_has_a_laptop_preset_of_45_minutes_on_two_cores(
+    name: str, ending: str
+) -> None:
     """By the measured time per step and seed that the preset itself declares."""
     task = registry.task(name)
     presets = sweep_of(task).presets
-    laptops = [preset for preset in presets if str(preset).endswith("laptop")]
+    laptops = [preset for preset in presets if str(preset).endswith(ending)]
     assert laptops
     for preset in laptops:
         points = expand(presets[preset], task.setting_type, {})

@@ -314,6 +314,7 @@ def test_the_recipe_of_the_mass_conserving_layers() -> None:
         ("madsen_by_hidden", ("nau_mnac_linear", "mul", "5"), "6%"),
         ("madsen_by_inputs", ("gated_nau_nmu", "mul", "4"), "88%"),
         ("madsen_inputs", ("gated_nau_nmu", "4", "rate"), "88%"),
+        ("madsen_inputs", ("nau_nmu", "10", "solved_at"), "5.4e4"),
         ("madsen_by_overlap", ("nau_nmu", "mul", "18"), "72%"),
         ("madsen_by_section", ("nac_mnac_sigmoid", "mul", "50"), "0%"),
         ("madsen_by_penalty", ("sparsity:10:linear:5000:50000", "add", "rate"), "44%"),

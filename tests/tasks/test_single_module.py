@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import torch
 from pydantic import ValidationError
 
 from nalu_ray.results.analysis.text import in_full
-from nalu_ray.results.publication import read
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, sweep_of
-from nalu_ray.tasks.single_module import INALU, NOISE, TASK, SingleModuleSetting
+from nalu_ray.tasks.single_module import INALU, INALU_ALL, NOISE, TASK, SingleModuleSetting
 from nalu_ray.tasks.single_module.data import chosen, perturbed_error
 
 SEEDS = (0, 3, 8)
@@ -267,15 +265,16 @@ def test_the_published_rates_of_the_inalu_are_of_the_settings_that_run() -> None
     rates = [v.published().value for v in INALU.publication.values if v.place[:2] == ("{}", "mul")]
     assert sorted(rates) == [0, 0, 100, 100, 100, 100, 100]
     # the recount of all 70 runs, which tells no ranges apart
-    pooled = read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu_exp1"]
-    for options, unit in (("{}", "independent"), ('{"shared": true}', "shared")):
+    pooled = INALU_ALL.publication
+    assert pooled is not None
+    for options in ("{}", '{"shared": true}'):
         for op in ("add", "sub", "mul", "div"):
             by_range = [
                 value.published().value
                 for value in INALU.publication.values
                 if value.place[:2] == (options, op)
             ]
-            whole = pooled.lookup(f"inalu_{unit}", op, "rate")
+            whole = pooled.lookup(options, op, "rate")
             assert whole is not None
             assert sum(by_range) / 7 == pytest.approx(whole.value, abs=0.5), (options, op)
 

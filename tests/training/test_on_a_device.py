@@ -14,7 +14,7 @@ import torch
 
 from nalu_ray import registry
 from nalu_ray.sweep.presets import expand, load_sweep
-from nalu_ray.training import freezing, optimisers, supervised
+from nalu_ray.training import freezing, optimisers, step, supervised
 from nalu_ray.training.supervised import SupervisedRun, SupervisedTask
 
 META = torch.device("meta")
@@ -49,6 +49,21 @@ def settings(name: str) -> dict[str, Any]:
     smoke = load_sweep(name).presets["smoke"]
     points = expand(smoke, registry.task(name).setting_type, {})
     return {str(getattr(p.setting, "layer", "")): p.setting for p in reversed(points)}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_so_does_a_recorded_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "PLAIN_STEPS", 1)
+    monkeypatch.setattr(step, "WORTH_STEPS", 0)
+    monkeypatch.setattr(step, "TRIED_STEPS", 0)  # no bits to compare
+    task: Any = registry.task(name)
+    recorded = set()
+    for layer, setting in settings(name).items():
+        run = task.start(setting, range(2), META)
+        run._train(3)
+        assert run.step == 3, layer
+        recorded |= {layer} if any(run.forward._recorded.values()) else set()
+    assert recorded or name == "parity"  # TorchScript cannot trace its convolutions
 
 
 @pytest.mark.parametrize("name", TASKS)

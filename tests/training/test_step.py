@@ -16,6 +16,7 @@ from nalu_ray.layers._noise import Noise
 from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks import static
+from nalu_ray.tasks.language import TASK as LANGUAGE
 from nalu_ray.tasks.recurrent import TASK as RECURRENT
 from nalu_ray.training import recording
 from nalu_ray.training import step as step_module
@@ -52,6 +53,19 @@ def alike(task: SupervisedTask[Any], setting: Any, seeds: int = 3) -> Supervised
     for name, value in run.replicas.buffers.items():
         assert torch.equal(value, plain.replicas.buffers[name])
     return run
+
+
+@pytest.mark.usefixtures("early")
+@pytest.mark.parametrize("seeds", [[4], [7, 4]])
+def test_a_recorded_step_of_a_head_gives_a_seed_what_it_gets_in_a_block(seeds: list[int]) -> None:
+    """A lone seed's products are those of a block; the recurrent NALU's were not."""
+    fields = {"head": "nalu", "combine": "recurrent", "hidden": 8, "engine": "auto"}
+    setting = LANGUAGE.setting_type(steps=12, evaluations=1, **fields)
+    block, fewer = (SupervisedRun(LANGUAGE, setting, each, CPU) for each in ([2, 4, 9], seeds))
+    for run in (block, fewer):
+        run._train(setting.steps)
+        assert is_recorded(run)
+    assert torch.equal(fewer.replicas.flat[seeds.index(4)], block.replicas.flat[1])
 
 
 @pytest.mark.usefixtures("early")

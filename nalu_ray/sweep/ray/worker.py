@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -157,16 +157,24 @@ class Slot(tune.Trainable):
     def _start(self) -> Any:
         print(f"runs {self.spec['label']}, a task of this job", file=sys.stderr, flush=True)
         group: Any = ray.util.get_current_placement_group()
-        # cuBLAS reads whether to be deterministic once per process
-        alone = self.spec["setting"].get("deterministic") or _gpus_here() > 1
-        task = run_trial_afresh if self.spec["gpus"] and alone else run_trial
-        return task.options(
-            name=self.spec["label"],
-            num_cpus=self.spec["share"],
-            num_gpus=self.spec["gpus"],
-            memory=self.spec["memory"] or None,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0, True),
-        ).remote(self.spec, self.state_seconds, self.report_seconds)
+        return (
+            _task_of(self.spec)
+            .options(
+                name=self.spec["label"],
+                num_cpus=self.spec["share"],
+                num_gpus=self.spec["gpus"],
+                memory=self.spec["memory"] or None,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0, True),
+            )
+            .remote(self.spec, self.state_seconds, self.report_seconds)
+        )
+
+
+def _task_of(spec: Mapping[str, Any]) -> Any:
+    """Returns the Ray task of a trial: in a fresh process if its GPU must not have been used."""
+    # cuBLAS reads whether to be deterministic once per process
+    alone = spec["setting"].get("deterministic") or _gpus_here() > 1
+    return run_trial_afresh if spec["gpus"] and alone else run_trial
 
 
 def _gpus_here() -> float:

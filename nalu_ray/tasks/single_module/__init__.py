@@ -131,6 +131,25 @@ INALU = FigureSpec(
 )
 
 
+INALU_ALL = TableSpec(
+    name="inalu_all",
+    title="The iNALU's first experiment",
+    caption="First experiment of Schlör, Ring and Hotho (2020): runs of the iNALU whose last "
+    "extrapolation error is below {solved_below}, on all ranges of x together.",
+    rows=INALU.lines,
+    columns=Axis(field="op", labels=WORDS["op"]),
+    models="rows",
+    measures={"rate": NOISE.measures["rate"]},
+    pooled="train_range",
+    selection=INALU.selection,
+    solved_below="solved_mse",
+    presets=INALU.presets,
+    publication=read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu_exp1"],
+    problem=("inputs", "opposite", "weight_error", "solved_below"),
+    follows={**FOLLOWS, "distribution": "train_range"},
+)
+
+
 class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
     """One unit on two of its inputs."""
 
@@ -150,6 +169,7 @@ class SingleModuleTask(SupervisedTask[SingleModuleSetting]):
         *_tables("small_divisors", {text: text for text in SMALL}, ["small-divisors"]),
         *_tables("benford", {"10:100": "10:100"}, ["benford"]),
         REDUNDANT,
+        INALU_ALL,
         NOISE,
     )
     figures = (INALU,)

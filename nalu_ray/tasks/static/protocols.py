@@ -29,9 +29,12 @@ PUBLISHED: dict[str, Publication] = {
 # the sweep of the inputs with a column per length, as a table has it
 PUBLISHED["madsen_inputs"] = Publication(
     source=PUBLISHED["madsen_by_inputs"].source,
-    values=tuple(
-        value.model_copy(update={"column": value.measure, "measure": "rate"})
-        for value in PUBLISHED["madsen_by_inputs"].values
+    values=(
+        *(
+            value.model_copy(update={"column": value.measure, "measure": "rate"})
+            for value in PUBLISHED["madsen_by_inputs"].values
+        ),
+        *PUBLISHED["madsen_inputs"].values,
     ),
 )
 OPERATIONS = axis(["add", "sub", "mul", "div", "square", "sqrt"], others=False)
@@ -215,7 +218,6 @@ MADSEN = (
             labels={value.column: value.column for value in PUBLISHED["madsen_inputs"].values},
             others=False,
         ),
-        measures=RATE,
         presets=("madsen-inputs*",),
         problem=("op", *_data("inputs", "section", "overlap")),
         follows=dict.fromkeys(("section", "overlap"), "inputs"),

@@ -180,6 +180,19 @@ def test_start() -> None:
     assert not product.e.any()
 
 
+def test_gates_of_several_inputs_start_orthonormal_and_differ_between_seeds() -> None:
+    starts: list[list[Tensor]] = []
+    for seed in (0, 1):
+        cell = MCLSTM(5, 4, auxiliary=2, cumulative=False)
+        cell.reset_parameters(torch.Generator().manual_seed(seed))
+        assert cell.B is not None
+        starts.append([cell.A, cell.B])
+    for first, second in zip(*starts, strict=True):
+        assert not torch.equal(first, second)
+        for start in (first, second):
+            torch.testing.assert_close(start.mT @ start, torch.eye(2))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
