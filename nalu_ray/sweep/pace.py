@@ -146,6 +146,12 @@ class Pace:
         if work is not None:
             self.running[key] = Running(work, self.clock())
 
+    def lost(self, key: str) -> None:
+        """Records that a trial has lost its worker and waits to start again."""
+        trial = self.running.pop(key, None)
+        if trial is not None:
+            self.waiting[key] = trial.work
+
     def reported(self, key: str, step: int, seconds: float, resumed: int = 0) -> None:
         """Records a report.
 

@@ -114,12 +114,15 @@ class Board:
         self.tick()
 
     def resumed(self, key: str, spec: TrialSpec, reason: str) -> None:
-        """Records that a trial's worker was lost and that the trial resumes.
+        """Records that a trial's worker was lost and that the trial waits to resume.
 
         Args:
             key, spec: the trial.
             reason: why the worker was lost, for people to read.
         """
+        if self.running.pop(key, None):
+            self.costs.lost(key, self.clock())
+        self.pace.lost(spec.key)
         self.note(
             f"lost the worker of {spec.label}; resuming from its last state: {reason}", reason
         )
@@ -265,6 +268,11 @@ class Costs:
         self._started += 1
         if self._started <= self._slots:
             self._first.add(key)
+
+    def lost(self, key: str, now: float) -> None:
+        """Records that a slot has lost a trial, which starts again later."""
+        self.began.pop(key, None)
+        self.free_since.append(now)
 
     def end(self, key: str, now: float, seconds: float) -> None:
         """Records that a slot has finished a trial with so many seconds of work."""

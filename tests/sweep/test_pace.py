@@ -200,6 +200,25 @@ def test_a_trial_that_reports_nothing_counts_as_slower() -> None:
     assert after > 5 * before
 
 
+def test_a_trial_without_a_worker_waits_and_is_not_slow() -> None:
+    """Others run in its slot meanwhile."""
+    clock = Clock()
+    pace = Pace([Work(key, 1000, 100.0) for key in "abc"], 1, clock)
+    pace.started("a")
+    for second in range(1, 11):
+        clock.now += 1.0
+        pace.reported("a", 10 * second, float(second))
+    pace.lost("a")
+    pace.started("b")
+    for second in range(1, 51):
+        clock.now += 1.0
+        pace.reported("b", 10 * second, float(second))
+    assert [*pace.running, *pace.waiting] == ["b", "c", "a"]
+    assert pace.left() == pytest.approx(250.0)
+    pace.started("a")
+    assert [*pace.running, *pace.waiting] == ["b", "a", "c"]
+
+
 def test_a_pause_after_a_few_steps_does_not_speak_for_the_rest() -> None:
     clock = Clock()
     pace = Pace([Work("a", 1000, 100.0, "dnc"), Work("b", 1000, 100.0, "dnc")], 1, clock)

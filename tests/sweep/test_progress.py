@@ -117,6 +117,24 @@ def test_quiet_output_has_warnings_and_failures_alone(plan: Plan) -> None:
     ]
 
 
+def test_a_trial_without_a_worker_does_not_run(plan: Plan) -> None:
+    clock = Clock()
+    first, second, *_ = plan.trials
+    with Board(Console(quiet=True), plan, clock=clock) as board:
+        board.started("1", first)
+        clock.now += 60
+        board.resumed("1", first, "WorkerCrashedError")
+        board.started("2", second)
+        assert [*board.running] == ["2"]
+        assert len(board.costs.free_since) == 1  # of two slots
+        clock.now += 1
+        board.started("1", first)
+        assert [*board.running] == ["2", "1"]
+        assert board.costs.free_since == []
+        board.report("1", first, Report(1000, 1000, done=True, seconds=30))
+    assert (board.trials_done, [*board.running]) == (1, ["2"])
+
+
 def test_a_terminal_has_one_live_line_below_the_failures(plan: Plan) -> None:
     text, _ = run(plan, console={"force_terminal": True})
     assert "\x1b[?25l" in text  # the cursor is hidden while the line is live

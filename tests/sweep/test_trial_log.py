@@ -119,6 +119,13 @@ def test_gauges_count_trials_and_keep_the_best_error_per_cell(
     report(first, 1000, 1000, done=True)
     assert count() == [1, 1, 1, 0]
     assert values["seed_steps_per_second", "fake", "a"] == 30 * 2 / 3
+    shown.on_trial_recover(0, [], second)  # its worker was lost: it waits
+    assert count() == [2, 0, 1, 0]
+    assert values["seed_steps_per_second", "fake", "a"] == 0.0
+    shown.on_trial_start(0, [], second)
+    time.now = 4.0
+    report(second, 60, 1000, {"interpolation": 0.125}, resumed=30)
+    assert values["seed_steps_per_second", "fake", "a"] == 30 * 2
     shown.on_trial_error(0, [], second)
     assert count() == [1, 0, 1, 1]
     assert values["seed_steps_per_second", "fake", "a"] == 0.0

@@ -81,6 +81,10 @@ class Gauges(tune.Callback):
         if report.done:
             self._end(key, not report.failed)
 
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._stop(trial.trial_id)
+        self._count()
+
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._end(trial.trial_id, False)
 
@@ -89,11 +93,14 @@ class Gauges(tune.Callback):
         total = sum(each for at, each in self.speeds.values() if at == cell)
         self._speed.set(total, {"task": self.task, "cell": cell})
 
-    def _end(self, key: str, good: bool) -> None:
+    def _stop(self, key: str) -> None:
         if key in self.speeds:
             self._set_speed(key, self.speeds[key][0], 0.0)
             del self.speeds[key]
         self.running.pop(key, None)
+
+    def _end(self, key: str, good: bool) -> None:
+        self._stop(key)
         self.ended[key] = good
         self._count()
 
