@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -99,6 +100,22 @@ def test_each_operation_is_judged_on_its_own_grid_alone(
     for name, value in found.items():
         assert (value[1] > 0) == (name == counted or (name == "mae" and counted != ""))
         assert value[0] == value[2] == 0
+
+
+def test_the_best_constant_is_the_median_of_each_operation_on_its_own_grid() -> None:
+    setting = NPUSmallSetting()
+    batch = TASK.sample(setting, "extrapolation", Streams("npu_small", [0, 1], "extrapolation"))
+    found = TASK.references(setting, "extrapolation", batch, Streams("npu_small", [0, 1], "x"))
+    grid = np.arange(41) * 0.2 - 4.1
+    x, y = np.meshgrid(grid, grid)
+    roots = np.sqrt(np.repeat(np.arange(1, 41) / 10, 40))
+    errors = {
+        name: np.abs(values - np.median(values)).mean()
+        for name, values in {"add": x + y, "mul": x * y, "div": x / y, "sqrt": roots}.items()
+    }
+    for name, error in errors.items():
+        assert found[f"constant_mae_{name}"].tolist() == pytest.approx([error] * 2, rel=1e-5)
+    assert found["constant_mae"].tolist() == pytest.approx([np.mean([*errors.values()])] * 2)
 
 
 def test_a_real_npu_below_a_nau_can_compute_all_four() -> None:

@@ -17,7 +17,7 @@ from nalu_ray.seeding import Streams
 from nalu_ray.task import Batch
 from nalu_ray.tasks.npu_small import data, network
 from nalu_ray.tasks.npu_small.network import NPUSmallSetting
-from nalu_ray.training.metrics import mean_over_examples
+from nalu_ray.training.metrics import constant_errors_by_part, mean_over_examples
 from nalu_ray.training.supervised import SupervisedTask
 
 LAYERS = Axis(field="layer", labels={"npu": "NPU", "real_npu": "Real NPU", "sigmoid": "MLP"})
@@ -82,6 +82,18 @@ class NPUSmallTask(SupervisedTask[NPUSmallSetting]):
         if split == "train":
             return data.drawn(setting, streams)
         return data.grid(setting, split, len(streams))
+
+    def references(
+        self, setting: NPUSmallSetting, split: str, batch: Batch, streams: Streams
+    ) -> dict[str, Tensor]:
+        """Returns the errors of the best constant for each operation, and their mean."""
+        answers = {
+            name: batch.targets[:, data.rows(split, name), column]
+            for column, name in enumerate(data.OPERATIONS)
+        }
+        errors = constant_errors_by_part(answers)
+        by_operation = {f"constant_mae_{name}": errors[f"constant_mae_{name}"] for name in answers}
+        return {"constant_mae": torch.stack(list(by_operation.values())).mean(0), **by_operation}
 
     def metrics(
         self, setting: NPUSmallSetting, split: str, prediction: Tensor, target: Tensor
