@@ -75,7 +75,7 @@ def run(checkout: Path, code: str, *given: Any) -> str:
         env={**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"},
         cwd=checkout,
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
     ).stdout
 

@@ -58,6 +58,10 @@ def _tables(name: str, ranges: Mapping[str, str], presets: Sequence[str]) -> lis
     return [table.model_copy(update={"words": WORDS, "follows": FOLLOWS}) for table in specs]
 
 
+RATE = Measure(
+    metric="mse", split="extrapolation", label="solved, %", statistic="rate", format=".0f"
+)
+PUBLISHED_INALU = read(files("nalu_ray.results") / "published" / "inalu.csv")
 NOISE = TableSpec(
     name="snmu_noise",
     title="Ranges of noise",
@@ -76,11 +80,7 @@ NOISE = TableSpec(
     ),
     columns=Axis(field="train_range", labels=_as_stored({text: text for text in NINE})),
     models="rows",
-    measures={
-        "rate": Measure(
-            metric="mse", split="extrapolation", label="solved, %", statistic="rate", format=".0f"
-        )
-    },
+    measures={"rate": RATE},
     solved_below="solved_mse",
     presets=("snmu-noise",),
     problem=DATA,
@@ -93,11 +93,7 @@ REDUNDANT = TableSpec(
     caption="Single Module Arithmetic Task, a / b: one unit on two of 10 inputs. Runs on all "
     "ranges of x together.",
     rows=Axis(field="layer"),
-    measures={
-        "rate": Measure(
-            metric="mse", split="extrapolation", label="solved, %", statistic="rate", format=".1f"
-        )
-    },
+    measures={"rate": RATE.model_copy(update={"format": ".1f"})},
     layout="columns",
     pooled="train_range",
     solved_below="solved_mse",
@@ -123,14 +119,12 @@ INALU = FigureSpec(
     solved_below="solved_mse",
     selection=Selection(step="last"),
     presets=("inalu*",),
-    publication=read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu"],
+    publication=PUBLISHED_INALU["inalu"],
     x_label="range of x in training",
     y_label="solved, %",
     problem=DATA,
     follows=FOLLOWS,
 )
-
-
 INALU_ALL = TableSpec(
     name="inalu_all",
     title="The iNALU's first experiment",
@@ -139,12 +133,12 @@ INALU_ALL = TableSpec(
     rows=INALU.lines,
     columns=Axis(field="op", labels=WORDS["op"]),
     models="rows",
-    measures={"rate": NOISE.measures["rate"]},
+    measures={"rate": RATE},
     pooled="train_range",
     selection=INALU.selection,
     solved_below="solved_mse",
     presets=INALU.presets,
-    publication=read(files("nalu_ray.results") / "published" / "inalu.csv")["inalu_exp1"],
+    publication=PUBLISHED_INALU["inalu_exp1"],
     problem=("inputs", "opposite", "weight_error", "solved_below"),
     follows={**FOLLOWS, "distribution": "train_range"},
 )
