@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from nalu_ray.results.analysis.table import build
 from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.grid import statistics
+from nalu_ray.results.output.terminal import show_briefly
 from nalu_ray.results.store.store import COLUMNS
 from nalu_ray.tasks.static import TASK as STATIC
 from nalu_ray.training.metrics import constant_errors
@@ -44,6 +48,16 @@ def test_a_column_beside_random_where_it_is_stored() -> None:
     assert table.cells["sub", "constant", "extrapolation"].value is None
     assert any(text.startswith("Best constant: ") for text in captions(table))
     assert not any("Best constant" in line for line in statistics(table).lines)
+
+
+def test_after_training_a_line_of_its_score_and_none_of_the_random_model() -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    show_briefly(build(TABLE_6, _rows()), console)
+    text = console.export_text()
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    # its score, and no median behind it
+    assert {"a + b Best constant I 5.000", "a + b Best constant E 5.000"} <= {*lines}
+    assert "Random" not in text
 
 
 def test_in_a_relative_table_it_is_relative_too() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from nalu_ray.results.analysis.axes import Heading
 from nalu_ray.results.analysis.cells import LOST, MISSING, SURE, TableCell, number, printed
-from nalu_ray.results.analysis.references import REFERENCES
+from nalu_ray.results.analysis.references import RANDOM, REFERENCES
 from nalu_ray.results.analysis.statistics import Interval
 from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.captions import FEW_SEEDS
@@ -155,22 +155,26 @@ def spread(table: Table, intervals: bool = False) -> Grid:
     return replace(grid, sections=sections)
 
 
-def without_references(table: Table) -> Table:
-    """Returns a table without its random model and best constant."""
+def without_references(table: Table, keys: Collection[str] = REFERENCES) -> Table:
+    """Returns a table without its random model and best constant, or without those of ``keys``."""
     return replace(
         table,
-        spec=table.spec.model_copy(update={"reference": None}),
-        rows=tuple(heading for heading in table.rows if heading.key not in REFERENCES),
-        columns=tuple(heading for heading in table.columns if heading.key not in REFERENCES),
+        spec=table.spec.model_copy(update={"reference": None} if RANDOM in keys else {}),
+        rows=tuple(heading for heading in table.rows if heading.key not in keys),
+        columns=tuple(heading for heading in table.columns if heading.key not in keys),
     )
 
 
 def listing(table: Table) -> Plain:
     """Returns a line per cell that was run: ours with the published value, solved seeds, median.
 
-    ``setting`` has the fields that differ from the preset, which selection chose among.
+    A reference, such as the best constant, has a line too, but no statistics. ``setting`` has the
+    fields that differ from the preset, which selection chose among.
     """
-    cells = _keyed(table, table.spec.measures)
+    cells = [
+        (row, column, key, TableCell(text=cell.text) if REFERENCES & {row.key, column.key} else cell)
+        for row, column, key, cell in _run(table, table.spec.measures)
+    ]
     keep = ("solved [95 %]", "median [95 %]", "lost")
     writers = {"ours": _beside, **{head: _STATISTICS[head] for head in keep}}
     tuned = table.sweep.tuned if table.sweep else {}
@@ -198,17 +202,17 @@ def statistics(table: Table) -> Plain:
         for key, m in measures.items()
         if m.statistic != "solved_at" or (m.metric, m.split) not in rates
     ]
-    return _plain(table, _keyed(table, keys), _STATISTICS)
+    return _plain(table, _run(without_references(table), keys), _STATISTICS)
 
 
-def _keyed(table: Table, keys: Iterable[str]) -> list[tuple[Heading, Heading, str, TableCell]]:
-    """Returns the cells that were run, but those of references, with row, column and measure."""
+def _run(table: Table, keys: Iterable[str]) -> list[tuple[Heading, Heading, str, TableCell]]:
+    """Returns the cells that have a result, with their row, column and measure."""
     return [
         (row, column, key, table.cells[row.key, column.key, key])
         for row in table.rows
         for column in table.columns
         for key in keys
-        if table.cells[row.key, column.key, key].n and not REFERENCES & {row.key, column.key}
+        if table.cells[row.key, column.key, key].n
     ]
 
 

@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from nalu_ray.results.analysis.cells import TableCell
+from nalu_ray.results.analysis.references import RANDOM
 from nalu_ray.results.analysis.table import Table
 from nalu_ray.results.output.captions import captions, statistics_note, title
 from nalu_ray.results.output.grid import (
@@ -68,9 +69,9 @@ def show(table: Table, console: Console, more: str = "") -> None:
 def show_briefly(table: Table, console: Console, more: str = "") -> None:
     """Prints a line per cell: ours, the published value, solved seeds and the median.
 
-    A table of many cells is printed as :func:`show` does.
+    The best constant has lines of its own, the random model has none. A table of many cells is printed as :func:`show` does.
     """
-    short = replace(without_references(with_results(table)), not_run="")
+    short = replace(without_references(with_results(table), {RANDOM}), not_run="")
     plain = listing(short)
     if len(plain.lines) > STATISTICS_LINES:
         show(table, console, more)
