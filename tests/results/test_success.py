@@ -18,7 +18,7 @@ from nalu_ray.results.analysis.statistics import wilson_interval
 from nalu_ray.results.analysis.table import Table, TableCell, build
 from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.figures import draw
-from nalu_ray.results.output.formats import FORMATS
+from nalu_ray.results.output.formats import FORMATS, markdown
 from nalu_ray.results.output.grid import spread, statistics
 from nalu_ray.results.output.page import charts
 from nalu_ray.results.output.terminal import show
@@ -209,6 +209,19 @@ def test_every_format_prints_rate_interval_step_and_published_value(form: str) -
     if form != "csv":  # whose columns say it
         assert "(100)" in text
         assert "7/10 [40, 89]" in text
+
+
+def test_rates_alone_of_as_many_seeds_are_not_said_twice() -> None:
+    only = TABLE.model_copy(update={"measures": {"rate": TABLE.measures["rate"]}})
+    same = build(only, frame(runs("nau", [100, 100, None]), runs("nalu", [None] * 3)))
+    text = markdown(same, brief=True)
+    assert "67 \\[21, 94\\]" in text  # Wilson, 2 of 3: .208 to .939
+    assert "2/3" not in text
+    assert "2/3" in markdown(same)
+    other = markdown(build(only, rows()), brief=True)  # of 10 and of 6 seeds
+    assert "7/10 \\[40, 89\\]" in other
+    assert "*solved in %: solved of seeds \\[95 % interval in %\\]*" in other
+    assert "*solved in %: median over seeds, solved" in markdown(build(TABLE, rows()), brief=True)
 
 
 def test_what_stands_below_the_cells() -> None:

@@ -17,6 +17,7 @@ from nalu_ray.results.output.grid import (
     Grid,
     Line,
     arrange,
+    counts_only,
     spread,
     statistics,
     with_results,
@@ -61,8 +62,9 @@ def markdown(table: Table, brief: bool = False) -> str:
         *_md_grid(arrange(table)),
     ]
     plain = statistics(table)
-    if brief and plain.lines:
-        parts += _md_grid(spread(without_references(table), intervals=True))
+    if brief:
+        if plain.lines and not counts_only(table):
+            parts += _md_grid(spread(without_references(table), intervals=True))
     elif plain.lines:
         rule = _md_line(["---"] * len(plain.head))
         lines = [_md_line(map(_md, line)) for line in (plain.head, *plain.lines)]

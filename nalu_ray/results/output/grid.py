@@ -141,9 +141,10 @@ def spread(table: Table, intervals: bool = False) -> Grid:
         place: TableCell(text=text(cell, measures[place[2]])) for place, cell in table.cells.items()
     }
     grid = arrange(replace(table, cells=cells))
-    what = "median over seeds"
+    medians = any(cell.median is not None for cell in table.cells.values())
+    what = "median over seeds" * (medians or not rates)
     if rates:
-        what += ", solved of seeds [95 % interval in %]"
+        what += ", " * medians + "solved of seeds [95 % interval in %]"
     elif intervals:
         unsure = any(cell.confidence and cell.confidence < SURE for cell in table.cells.values())
         few = f", {FEW_SEEDS}" * unsure
@@ -153,6 +154,13 @@ def spread(table: Table, intervals: bool = False) -> Grid:
         for part in grid.sections
     )
     return replace(grid, sections=sections)
+
+
+def counts_only(table: Table) -> bool:
+    """Tells whether :func:`spread` repeats the cells: each is a rate, and of as many seeds."""
+    counts = {cell.n for _, _, _, cell in _run(without_references(table), table.spec.measures)}
+    rates = all(measure.statistic == "rate" for measure in table.spec.measures.values())
+    return rates and len(counts) <= 1
 
 
 def without_references(table: Table, keys: Collection[str] = REFERENCES) -> Table:

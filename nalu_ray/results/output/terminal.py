@@ -22,6 +22,7 @@ from nalu_ray.results.output.grid import (
     Plain,
     Section,
     arrange,
+    counts_only,
     listing,
     spread,
     statistics,
@@ -52,8 +53,9 @@ def show(table: Table, console: Console, more: str = "") -> None:
     console.print(Text(" ".join(notes), style="dim"))
     plain = statistics(table)
     if len(plain.lines) > STATISTICS_LINES:
-        console.print()
-        _grid(spread(table), console)
+        if not counts_only(table):
+            console.print()
+            _grid(spread(table), console)
         if more:
             text = (
                 f"Medians' intervals, lost seeds and settings of {len(plain.lines)} cells: {more}"
