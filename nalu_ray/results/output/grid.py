@@ -51,6 +51,7 @@ class Plain:
 
 
 GIVEN = "given by hand"
+_Keyed = tuple[Heading, Heading, str, TableCell]
 
 
 def with_results(table: Table) -> Table:
@@ -179,10 +180,10 @@ def listing(table: Table) -> Plain:
     A reference, such as the best constant, has a line too, but no statistics. ``setting`` has the
     fields that differ from the preset, which selection chose among.
     """
-    cells = [
-        (row, column, key, TableCell(text=cell.text) if REFERENCES & {row.key, column.key} else cell)
-        for row, column, key, cell in _run(table, table.spec.measures)
-    ]
+    cells: list[_Keyed] = []
+    for row, column, key, cell in _run(table, table.spec.measures):
+        plain = TableCell(text=cell.text) if REFERENCES & {row.key, column.key} else cell
+        cells.append((row, column, key, plain))
     keep = ("solved [95 %]", "median [95 %]", "lost")
     writers = {"ours": _beside, **{head: _STATISTICS[head] for head in keep}}
     tuned = table.sweep.tuned if table.sweep else {}
@@ -213,7 +214,7 @@ def statistics(table: Table) -> Plain:
     return _plain(table, _run(without_references(table), keys), _STATISTICS)
 
 
-def _run(table: Table, keys: Iterable[str]) -> list[tuple[Heading, Heading, str, TableCell]]:
+def _run(table: Table, keys: Iterable[str]) -> list[_Keyed]:
     """Returns the cells that have a result, with their row, column and measure."""
     return [
         (row, column, key, table.cells[row.key, column.key, key])
@@ -226,7 +227,7 @@ def _run(table: Table, keys: Iterable[str]) -> list[tuple[Heading, Heading, str,
 
 def _plain(
     table: Table,
-    keyed: Sequence[tuple[Heading, Heading, str, TableCell]],
+    keyed: Sequence[_Keyed],
     writers: Mapping[str, Callable[[TableCell, Measure], str]],
 ) -> Plain:
     """Returns a line per cell, without columns that would be empty."""

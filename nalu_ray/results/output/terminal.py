@@ -71,7 +71,8 @@ def show(table: Table, console: Console, more: str = "") -> None:
 def show_briefly(table: Table, console: Console, more: str = "") -> None:
     """Prints a line per cell: ours, the published value, solved seeds and the median.
 
-    The best constant has lines of its own, the random model has none. A table of many cells is printed as :func:`show` does.
+    The best constant has lines of its own, the random model has none. A table of many cells is
+    printed as :func:`show` does.
     """
     short = replace(without_references(with_results(table), {RANDOM}), not_run="")
     plain = listing(short)
