@@ -1,7 +1,8 @@
-"""Predicts the time of the ``paper`` presets on 1 to 1,000 GPUs, and their bottleneck.
+"""Predicts the time of ``paper`` presets on 1 to 1,000 GPUs, and their bottleneck.
 
-    python benchmarks/scaling.py [--gpus 1 10 100 1000] [--gpu-cores 10]
+    python benchmarks/scaling.py [--gpus 1 10 100 1000] [--gpu-cores 10] [--tasks static parity]
 
+The default is the tasks of the paper: the protocols of later papers take far longer.
 The trials are those of the plan for workers as in cluster.yaml (4 CPUs and a GPU that 4 trials
 share). All sweeps are submitted at once, the longest trials first. A trial takes the time per step
 and seed on a core, from the preset's file, divided by the speed-up of a GPU. That speed-up is an
@@ -87,9 +88,8 @@ def bounds(seconds: list[float], slots: int) -> dict[str, float]:
     }
 
 
-def lines(gpus: int, gpu_cores: float) -> Iterator[str]:
+def lines(tasks: list[Task[Any]], gpus: int, gpu_cores: float) -> Iterator[str]:
     """Yields a line's cells."""
-    tasks = [task for name, task in registry.tasks().items() if name not in CPU_ONLY]
     loads = [load(task, gpus, gpu_cores) for task in tasks]
     seconds = [second for load in loads for second in load.seconds]
     slots = gpus * int(1 / SHARE)
@@ -113,13 +113,17 @@ def main() -> None:
     )
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 3, 10, 30, 100, 300, 1000])
     parser.add_argument("--gpu-cores", type=float, default=10.0, help="cores that a GPU replaces")
+    known = {name: task for name, task in registry.tasks().items() if name not in CPU_ONLY}
+    of_paper = [name for name, task in known.items() if task.section]
+    parser.add_argument("--tasks", nargs="+", choices=known, default=of_paper)
     options = parser.parse_args()
+    tasks = [known[name] for name in options.tasks]
     table = Table(title=f"paper presets; a GPU does the work of {options.gpu_cores:g} cores")
     columns = ("GPUs", "trials", "a trial, min (median / longest)", "hours", "GPUs busy")
     for name in (*columns, "held up by", "driver's core", "stored, MB"):
         table.add_column(name, justify="right")
     for gpus in options.gpus:
-        table.add_row(*lines(gpus, options.gpu_cores))
+        table.add_row(*lines(tasks, gpus, options.gpu_cores))
     Console(width=130).print(table)
 
 

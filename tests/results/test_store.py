@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nalu_ray.results.specs import TaskSpecs
-from nalu_ray.results.store import atomic_files, row_files, states
+from nalu_ray.results.store import atomic_files, integrity, row_files, states
 from nalu_ray.results.store.store import COLUMNS, Outcome, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +99,19 @@ def test_any_numbers_and_texts_come_back(
 def test_a_text_that_is_no_utf8_is_kept_readable(store: Store) -> None:
     path = store.write_text("static", "a.traceback.txt", "b\udce4d")  # as a file name may be
     assert Path(path).read_text(encoding="utf-8") == r"b\udce4d"
+
+
+def test_a_trial_of_many_rows_that_are_alike_comes_back(store: Store) -> None:
+    """They compress to less than readers ask of a file of so many rows."""
+    ends = rows(dict.fromkeys(range(1_000), 0.5))
+    logged = ends[ends["metric"] == "mse"]
+    many = pd.concat([ends, *(logged.assign(step=200 + step) for step in range(250))])
+    assert len(many) > integrity.MOST_ROWS
+    assert len(row_files._encoded(pa.Table.from_pandas(many))) < 2 * len(many)
+    name = store.write({"layer": "nac"}, KEY, many, {})
+    assert Path(store.out, "static", f"{name}.parquet").stat().st_size > 2 * len(many)
+    assert len(store.outcomes("static")) == 1_000
+    assert len(store.load("static")) == len(many)
 
 
 def test_nothing_stored(store: Store) -> None:

@@ -30,7 +30,7 @@ _KEY = ("task", "setting_id")
 MAGIC = b"PAR1"
 MOST_COLUMNS = 500
 MOST_GROUPS = 1000
-MOST_ROWS = 250_000  # above that, one per two bytes of the file: numbers compress no further
+MOST_ROWS = 250_000  # above that, one per two bytes of the file; writers keep to it
 MOST_UNPACKED = 64 << 20  # bytes; above that, RATIO times the file's size
 RATIO = 50
 MOST_TEXT = 256 << 20  # bytes of a table with its texts; above that, TEXT_RATIO times the size
@@ -136,6 +136,11 @@ def digest(row: pa.Table) -> bytes:
 # -- before its rows are read ---------------------------------------------------------------------
 
 
+def most_rows(size: int) -> int:
+    """Returns how many rows a file of so many bytes may have."""
+    return max(MOST_ROWS, size // 2)
+
+
 def check_size(file: pq.ParquetFile, size: int) -> pa.Schema:
     """Refuses a file that would unpack to far more than its size, or has other columns than rows.
 
@@ -152,7 +157,7 @@ def check_size(file: pq.ParquetFile, size: int) -> pa.Schema:
     about = file.metadata
     if about.num_columns > MOST_COLUMNS:
         raise ValueError(f"{about.num_columns:,} columns, more than {MOST_COLUMNS}")
-    if not 0 <= about.num_rows <= max(MOST_ROWS, size // 2):
+    if not 0 <= about.num_rows <= most_rows(size):
         raise ValueError(f"{about.num_rows:,} rows in {size:,} bytes")
     if about.num_row_groups > MOST_GROUPS:
         raise ValueError(f"{about.num_row_groups:,} groups of rows, more than {MOST_GROUPS}")
