@@ -136,6 +136,27 @@ def test_a_seed_without_finite_values_is_left_out_of_a_mean_and_counted() -> Non
     assert "runs left out because not finite: 1" in drawn.get_suptitle().replace("\n", " ")
 
 
+def test_a_seed_that_ended_before_its_curve_was_logged_counts_as_in_a_table() -> None:
+    """The curve is logged at the end: one seed of three gets there."""
+    reasons = (None, "diverged: at step 3", "RuntimeError: out of memory")
+    runs = [
+        run(NAC, seed, mse({0: 1.0}, {}) if reason else mse({0: 1.0}, {100: 0.1}), reason)
+        for seed, reason in enumerate(reasons)
+    ]
+    rows = frame(*runs).assign(x=lambda rows: rows["step"].where(rows["split"] == "extrapolation"))
+    of_end = spec(x="x", select_step=True)
+    assert only_curve(of_end.model_copy(update={"statistic": "median"}), rows).middle == [math.inf]
+    mean = only_curve(of_end, rows)
+    assert (mean.middle.tolist(), mean.seeds, mean.stored) == ([0.1], 1, 3)
+    title = figures.draw(of_end, rows).get_suptitle().replace("\n", " ")
+    assert "runs left out because not finite: 2" in title
+
+
+def test_relative_to_a_reference_of_zero_there_is_no_curve() -> None:
+    rows = frame(run(NAC, 0, mse({0: 1.0}, {0: 1.0}, base=0.0)))
+    assert np.isnan(only_curve(spec(relative_to="base"), rows).middle).all()
+
+
 def test_a_line_shows_the_setting_that_interpolates_best() -> None:
     rows = frame(
         *(

@@ -27,7 +27,8 @@ Points = tuple[tuple[float, float], ...]
 class Curve:
     """One line: its heading, points ``x`` of (P,), and over seeds ``middle``, ``low``, ``high``.
 
-    ``seeds`` were drawn; ``stored`` counts also those without a finite point. ``budget`` has the
+    ``seeds`` were drawn; ``stored`` counts also those without a finite point, as of a seed that
+    diverged before its curve was logged: a median takes it as infinite. ``budget`` has the
     fields of its setting that ``FigureSpec.budget`` names, as texts. ``published`` are points
     (x, y) that stand beside it.
     """
@@ -90,9 +91,12 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
             ids = of_panel.index[of_panel == line.key]
             if len(ids):
                 sid = _preferred(scores.loc[sorted(ids)])
-                ended = runs.loc[(runs["setting_id"] == sid) & (runs["outcome"] == OK), "seed"]
+                of_setting = runs[runs["setting_id"] == sid]
+                ended = of_setting["outcome"] == OK
+                seeds = of_setting["seed"]
                 scale = _scale(spec, bases.get(sid))
-                curve = _curve(spec, line, drawn.iloc[places[sid]], scale, {*ended})
+                piece = drawn.iloc[places[sid]]
+                curve = _curve(spec, line, piece, scale, {*seeds[ended]}, {*seeds[~ended]})
                 curves.append(replace(curve, budget=spent[sid]))
         if curves:
             drawn_panels.append(Panel(panel.label, tuple(curves)))
@@ -109,13 +113,22 @@ def _scale(spec: FigureSpec, base: Floats | None) -> float:
     """Returns the factor that makes a reference, (seeds,), 100."""
     if spec.relative_to is None:
         return 1.0
-    return float("nan") if base is None else 100 / float(np.median(base))
+    middle = float("nan") if base is None else float(np.median(base))
+    return 100 / (middle or float("nan"))
 
 
 def _curve(
-    spec: FigureSpec, line: Heading, piece: pd.DataFrame, scale: float, ended: Collection[int]
+    spec: FigureSpec,
+    line: Heading,
+    piece: pd.DataFrame,
+    scale: float,
+    ended: Collection[int],
+    lost: Collection[int],
 ) -> Curve:
-    """Returns a line; seeds of ``ended`` that stopped early keep their last value to its end."""
+    """Returns a line; seeds of ``ended`` that stopped early keep their last value to its end.
+
+    Seeds of ``lost`` diverged or failed; those without a point have a curve of NaN.
+    """
     piece = piece.sort_values([*RUN, "step"], kind="stable")
     if spec.select_step:
         last = piece.groupby("seed")["step"].transform("max")
@@ -126,6 +139,7 @@ def _curve(
     if spec.x == STEP:
         early = wide.index.isin(list(ended))
         wide[early] = wide[early].ffill(axis=1)
+    wide = wide.reindex(wide.index.union(pd.Index([*lost], dtype=wide.index.dtype)))
     values = wide.to_numpy(np.float64) * scale
     stored = len(values)
     if spec.statistic == "median":
