@@ -145,7 +145,11 @@ class Progress:
 
 
 class Run(Protocol):
-    """A trial in progress: one setting, a block of seeds."""
+    """A trial in progress: one setting, a block of seeds.
+
+    A run that trains its seeds in turn may have an attribute ``ended``, the seeds whose rows and
+    files are complete: these are stored even if the run fails at a later seed.
+    """
 
     def advance(self) -> Progress:
         """Trains up to the next report. The run is over when ``step == steps``."""

@@ -36,6 +36,11 @@ class GridworldRun:
         self.finished: list[dict[str, Any]] = []
         self.training = self._next()
 
+    @property
+    def ended(self) -> tuple[int, ...]:
+        """The seeds that were trained to their end; a failure of a later one leaves them as is."""
+        return tuple(seed["seed"] for seed in self.finished)
+
     def advance(self) -> Progress:
         """Trains for about a second, or up to the next evaluation if that comes first."""
         training, steps = self.training, self.setting.steps

@@ -208,8 +208,7 @@ class Trial:
             raise RuntimeError("the run did not give each seed one 'completed' row")
         self._write(rows, run.files())
         self._others_state = False  # superseded by rows
-        bad = final[final["value"] != 1.0]
-        self.failed = {int(s): str(r) for s, r in zip(bad["seed"], bad["reason"], strict=True)}
+        self.failed = _lost(rows)
         return rows
 
     def _finish_or_keep(self) -> None:
@@ -225,6 +224,9 @@ class Trial:
     def fail(self, error: BaseException, step: int) -> None:
         """Stores a failed row per seed, and the traceback beside them.
 
+        Seeds that the run had trained to their end keep their rows and files; see
+        :attr:`nalu_ray.task.Run.ended`.
+
         Args:
             error: what ended the trial.
             step: the last step of the seeds.
@@ -235,22 +237,46 @@ class Trial:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         name = f"{self.spec.setting_id}-{self.spec.seeds[0]}-{int(self.started)}.traceback.txt"
         self.traceback = text
+        ended, files = self._ended()
         traceback.clear_frames(error.__traceback__)  # they keep memory in use
         self.close()
         path = self.store.write_text(self.spec.task, name, text)
         what = out_of_memory.reason(self.spec, error) or f"{type(error).__name__}: {error}"
-        self.fail_with(f"{what} (traceback: {path})", step, out_of_memory.outcome(error))
+        reason = f"{what} (traceback: {path})"
+        self.fail_with(reason, step, out_of_memory.outcome(error), ended, files)
 
-    def fail_with(self, reason: str, step: int, outcome: str = FAILED) -> None:
+    def fail_with(
+        self,
+        reason: str,
+        step: int,
+        outcome: str = FAILED,
+        ended: pd.DataFrame | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
         """Stores a final row per seed.
 
         Args:
             reason: why the seeds failed, for people to read.
             step: the last step of the seeds.
             outcome: ``failed`` or ``out_of_memory``.
+            ended: rows of the seeds that did not fail.
+            files: files of these, by name.
         """
-        self._write(failed_rows(self.spec.seeds, step, reason, outcome))
-        self.failed = dict.fromkeys(self.spec.seeds, reason)
+        done = set() if ended is None else {*ended["seed"]}
+        lost = [seed for seed in self.spec.seeds if seed not in done]
+        rows = failed_rows(lost, step, reason, outcome)
+        self._write(rows if ended is None else pd.concat([ended, rows]), files)
+        self.failed = {**_lost(ended), **dict.fromkeys(lost, reason)}
+
+    def _ended(self) -> tuple[pd.DataFrame | None, Mapping[str, bytes]]:
+        """Returns rows and files of the seeds that a failed run had trained to their end."""
+        try:
+            if seeds := getattr(self.run, "ended", ()):
+                rows = self._running().rows()
+                return rows[rows["seed"].isin(seeds)], self._running().files()
+        except Exception as error:  # what failed the run may fail these, too
+            log.warning("%s: seeds that had ended are lost: %s", self.spec.label, error)
+        return None, {}
 
     def _running(self) -> Run:
         if self.run is None:
@@ -329,6 +355,14 @@ class Trial:
         if local["commit"] is not None or self.spec.commit is None:
             return local
         return {**local, "commit": self.spec.commit, "no_commit": None}
+
+
+def _lost(rows: pd.DataFrame | None) -> dict[int, str]:
+    """Returns why seeds diverged, by seed."""
+    if rows is None:
+        return {}
+    bad = rows[(rows["metric"] == COMPLETED) & (rows["value"] != 1.0)]
+    return {int(seed): str(why) for seed, why in zip(bad["seed"], bad["reason"], strict=True)}
 
 
 def _checked(saved: Mapping[str, Any]) -> tuple[float, int]:

@@ -250,7 +250,8 @@ class SupervisedRun:
 
     A seed whose loss or gradient stops being finite, or whose gradient its optimiser cannot square,
     is frozen at that step: its parameters and buffers stay as they were before it, its last row
-    gives the step, and the other seeds go on unchanged.
+    gives the step, and the other seeds go on unchanged. Where ``clip_value`` limits the values of
+    a gradient, an infinite one counts as limited, and only NaN ends the seed.
     """
 
     def __init__(

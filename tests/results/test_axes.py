@@ -54,6 +54,11 @@ def test_rows_of_a_version_without_the_field_do_not() -> None:
     assert "NAC, memory given" not in {heading.label for heading in headings(MODELS, keys)}
 
 
+def test_numbers_are_short_but_never_the_same_for_two() -> None:
+    keys = axis_column(frame(lr=[0.1, 100.0, 1e-5, 0.1234567, 0.1234568, 1e22]), Axis(field="lr"))
+    assert keys.tolist() == ["0.1", "100", "1e-05", "0.1234567", "0.1234568", "1e+22"]
+
+
 def test_a_value_without_a_place_of_its_own_may_stand_apart_too() -> None:
     axis = Axis(field="layer", more={"b": "B"}, apart={"m": {"b": "B, given"}})
     assert headings(axis, ["b@m"]) == (Heading("b@m", "B, given"),)

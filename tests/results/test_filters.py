@@ -191,6 +191,24 @@ def test_the_listing_names_setting_seeds_and_file(store: Store, stored: Stored) 
     }  # fmt: skip
 
 
+def test_the_listing_has_the_preset_of_each_file(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "results"))
+    rows = full_static(4, 1)
+    rows = rows[(rows["layer"] == "nac") & (rows["op"] == "add") & (rows["lr"] == 0.1)]
+    store.write_specs(TaskSpecs(task="static", title="Static"))
+    assert listing(store, "static").count("\n") == 1  # nothing stored
+    key, setting = {"task": "static", "setting_id": "a"}, {"layer": "nac", "op": "add"}
+    for preset, seeds in (("laptop", [0, 1]), ("paper", [2, 3])):
+        some = rows[rows["seed"].isin(seeds)]
+        store.write(setting, key, some, {}, about={"preset": preset, "changes": "{}"})
+    lines = [*csv.DictReader(io.StringIO(listing(store, "static")))]
+    assert [(line["preset"], line["seeds"]) for line in lines] == [
+        ("laptop", "0-1"), ("paper", "2-3"),
+    ]  # fmt: skip
+    paper = listing(store, "static", filters.Filter(presets=frozenset({"paper"})))
+    assert [line["seeds"] for line in csv.DictReader(io.StringIO(paper))] == ["2-3"]
+
+
 def test_the_listing_has_no_formulas(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "results"))
     rows = full_static(1, 1).assign(layer="=HYPERLINK(1)")

@@ -21,8 +21,10 @@ from nalu_ray.results.analysis.table import build
 from nalu_ray.results.output import leaderboard as board
 from nalu_ray.results.output.captions import captions
 from nalu_ray.results.output.formats import tidy
+from nalu_ray.results.output.save import Stored
 from nalu_ray.results.publication import Publication, PublishedValue
 from nalu_ray.results.specs import TRIAL, Axis, TaskSpecs
+from nalu_ray.results.store.rows import COMPLETED
 from nalu_ray.results.store.store import Store
 from tests.results.samples import frame, run
 from tests.results.test_success import logs
@@ -164,6 +166,22 @@ def test_the_latest_trial_of_a_seed_counts() -> None:
     assert seen["seed_step_microseconds", 0] == pytest.approx(5000)
     assert seen["seed_step_microseconds", 1] == pytest.approx(100)
     assert seen["parameters", 0] == seen["parameters", 1] == 7
+
+
+def test_a_trial_whose_rows_do_not_count_has_no_cost(tmp_path: Path) -> None:
+    """A seed that completed was trained again, and failed at once: the first attempt counts."""
+    store = Store(str(tmp_path / "results"))
+    rows = trial("nau", "add", 0.001, [100, 100], 0.1)
+    key = {"task": "static", "setting_id": NAU["setting_id"]}
+    failed = rows[rows["metric"] == COMPLETED].assign(value=0.0, outcome="failed", reason="E: no")
+    for started, (some, seconds) in enumerate([(rows, 1.0), (failed, 0.01)]):
+        about = {"spec": NAU, "seconds": seconds, "started": started}
+        store.write({"layer": "nau", "op": "add", "lr": 0.001}, key, some, about)
+    store.write_specs(TaskSpecs(task="static", title="Static", tables=TABLES))
+    found = Stored.load(store, "static")
+    assert found is not None
+    shown = found.rows[found.rows["metric"] == "seed_step_microseconds"]["value"]
+    assert shown.tolist() == pytest.approx([5000, 5000])
 
 
 @pytest.mark.parametrize(

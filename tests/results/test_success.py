@@ -164,6 +164,11 @@ def test_a_pooled_rate_is_of_the_best_setting_of_each_value() -> None:
     said = " ".join(captions(table))
     assert "the share of all runs, those of one setting per train_range together" in said
     assert "6 to 8 runs per cell" in said
+    # those without a value are a part, too
+    unset = build(POOLED, frame(stored, runs("nau", [None] * 2, lr=0.1)))
+    rate = unset.cells["nau", "", "rate"].rate
+    assert rate is not None
+    assert (rate.successes, rate.n) == (3, 10)
 
 
 def test_only_rates_are_pooled() -> None:

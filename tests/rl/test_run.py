@@ -112,10 +112,12 @@ def test_of_equal_scores_the_later_agent_is_kept(monkeypatch: pytest.MonkeyPatch
 def test_seeds_are_trained_in_turn_and_differ() -> None:
     setting = GridworldSetting(**{**SMALL, "evaluations": 1})
     run = GridworldRun(setting, [0, 1], CPU)
-    steps = [run.advance().step]
+    steps, ended = [run.advance().step], [run.ended]
     while steps[-1] < setting.steps:
         steps.append(run.advance().step)
+        ended.append(run.ended)
     assert steps == sorted(steps)
+    assert [*dict.fromkeys(ended)][-2:] == [(0,), (0, 1)]
     assert 1280 in steps
     rows = run.rows().drop(columns="seed")
     half = len(rows) // 2

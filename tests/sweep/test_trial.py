@@ -344,6 +344,26 @@ def test_an_error_becomes_rows_with_its_reason_and_a_traceback(fake: Any, tmp_pa
     assert set(stored(tmp_path).step) == {2}
 
 
+def test_seeds_that_had_ended_are_stored_though_a_later_one_fails(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(fake.start(fake.setting_type(), (0,), None))
+    monkeypatch.setattr(kind, "ended", (0,), raising=False)
+    monkeypatch.setattr(kind, "files", lambda self: {"0.txt": b"agent"})
+    made = spec(fake, tmp_path, wrong="raise")
+    *_, last = Trial(made, report_seconds=0)
+    assert set(last.failed) == {1, 2}
+    ends = endings(tmp_path)
+    assert [ok for ok, _ in ends.values()] == [True, False, False]
+    rows = stored(tmp_path)
+    assert set(rows[rows["metric"] == "mse"]["seed"]) == {0}
+    (agent,) = (tmp_path / "fake").glob("*-0.txt")
+    assert agent.read_bytes() == b"agent"
+    monkeypatch.setattr(kind, "files", lambda self: self.nothing)  # what failed fails these, too
+    *_, last = Trial(spec(fake, tmp_path / "again", wrong="raise"), report_seconds=0)
+    assert set(last.failed) == {0, 1, 2}
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_that_torch_hides_is_no_failure(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]

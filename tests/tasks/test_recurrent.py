@@ -154,9 +154,9 @@ def test_hundred_is_a_random_lstm() -> None:
         if (record["split"], record["metric"]) == ("extrapolation", "random_mse")
     )  # fmt: skip
     torch.testing.assert_close(logged.float(), wanted, rtol=1e-7, atol=0)
-    other = TASK.references(setting(layer="lstm", op="add"), "extrapolation", batch,
-                            streams("extrapolation"))  # fmt: skip
-    assert torch.equal(found["random_mse"], other["random_mse"])
+    for another in (setting(layer="lstm", op="add"), setting(layer="nac", op="add", reader="nalu")):
+        other = TASK.references(another, "extrapolation", batch, streams("extrapolation"))
+        assert torch.equal(found["random_mse"], other["random_mse"])
 
 
 @pytest.mark.parametrize(

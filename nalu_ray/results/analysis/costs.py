@@ -28,11 +28,13 @@ def with_costs(rows: pd.DataFrame, manifests: Iterable[Mapping[str, Any]]) -> pd
     """Adds rows of the split ``trial``, one per metric and stored seed.
 
     A trial's time is divided equally among its seeds: each counts as if it had made as many steps
-    as the seed with the most steps. If a seed occurs in several trials, the latest trial counts.
+    as the seed with the most steps. If a seed occurs in several of the manifests, the latest
+    counts.
 
     Args:
         rows: (rows, columns) as :meth:`Store.load` gives them.
-        manifests: of the trials; a value that is missing or of another type gives no row.
+        manifests: of the trials whose rows these are; a value that is missing or of another type
+            gives no row.
     """
     ends = rows[rows["metric"] == COMPLETED].drop_duplicates(RUN, keep="last")
     steps = dict(zip(ends[RUN].itertuples(index=False, name=None), ends["step"], strict=True))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -91,12 +92,9 @@ def panels(spec: FigureSpec, rows: pd.DataFrame) -> tuple[Panel, ...]:
             ids = of_panel.index[of_panel == line.key]
             if len(ids):
                 sid = _preferred(scores.loc[sorted(ids)])
-                of_setting = runs[runs["setting_id"] == sid]
-                ended = of_setting["outcome"] == OK
-                seeds = of_setting["seed"]
+                outcomes = runs[runs["setting_id"] == sid].set_index("seed")["outcome"]
                 scale = _scale(spec, bases.get(sid))
-                piece = drawn.iloc[places[sid]]
-                curve = _curve(spec, line, piece, scale, {*seeds[ended]}, {*seeds[~ended]})
+                curve = _curve(spec, line, drawn.iloc[places[sid]], scale, outcomes)
                 curves.append(replace(curve, budget=spent[sid]))
         if curves:
             drawn_panels.append(Panel(panel.label, tuple(curves)))
@@ -122,12 +120,11 @@ def _curve(
     line: Heading,
     piece: pd.DataFrame,
     scale: float,
-    ended: Collection[int],
-    lost: Collection[int],
+    outcomes: pd.Series[Any],
 ) -> Curve:
-    """Returns a line; seeds of ``ended`` that stopped early keep their last value to its end.
+    """Returns a line; completed seeds that stopped early keep their last value to its end.
 
-    Seeds of ``lost`` diverged or failed; those without a point have a curve of NaN.
+    Seeds that diverged or failed before they logged a point have a curve of NaN.
     """
     piece = piece.sort_values([*RUN, "step"], kind="stable")
     if spec.select_step:
@@ -137,9 +134,9 @@ def _curve(
         index="seed", columns=spec.x, values="value"
     )
     if spec.x == STEP:
-        early = wide.index.isin(list(ended))
+        early = wide.index.isin(outcomes.index[outcomes == OK])
         wide[early] = wide[early].ffill(axis=1)
-    wide = wide.reindex(wide.index.union(pd.Index([*lost], dtype=wide.index.dtype)))
+    wide = wide.reindex(wide.index.union(outcomes.index[outcomes != OK]))
     values = wide.to_numpy(np.float64) * scale
     stored = len(values)
     if spec.statistic == "median":

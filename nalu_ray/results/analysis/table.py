@@ -172,7 +172,8 @@ def _measured_cells(
     labels = setting_labels(settings, fields)
     pooled = None
     if spec.pooled is not None:
-        values = stored_column(settings, spec.pooled).set_axis(settings["setting_id"])
+        values = stored_column(settings, spec.pooled).fillna("none")
+        values = values.set_axis(settings["setting_id"])
         pooled = values.loc[runs["setting_id"]].to_numpy(object)
     nobody = np.empty(0, dtype=np.intp)
     cells = {}

@@ -44,11 +44,15 @@ def stored(value: Any) -> str:
     """Returns a setting's value as axes and labels name it.
 
     ``100.0`` is ``100``: a whole number comes back as a float when another file lacks the column.
+    Different values have different names.
     """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:g}" if not value.is_integer() or abs(value) >= 1e15 else str(int(value))
+        if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        short = f"{value:g}"
+        return short if float(short) == value else str(value)
     return str(value)
 
 

@@ -117,7 +117,7 @@ class Stored:
             log.warning("%s: no readable specs.json, so no tables and figures", task)
             specs = TaskSpecs(task=task, title=task, section="")
         if costs.needed((*specs.tables, *specs.figures)):
-            rows = costs.with_costs(rows, store.manifests(task))
+            rows = costs.with_costs(rows, store.manifests(task, run_keys(rows)))
         return cls(specs, rows, store.out)
 
     def filtered(

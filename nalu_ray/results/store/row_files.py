@@ -78,7 +78,8 @@ def _encoded(table: pa.Table, plain: str = "") -> bytes:
     ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({seal.KEY: seal.BLANK})
-    return buffer.getvalue().to_pybytes()
+    data: bytes = buffer.getvalue().to_pybytes()
+    return data
 
 
 class VanishedError(Exception):

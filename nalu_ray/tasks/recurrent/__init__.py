@@ -132,8 +132,8 @@ class RecurrentTask(SupervisedTask[RecurrentSetting]):
         if split == "extrapolation":
             again = streams.fork(split)
             errors["solved_mse"] = success_error(setting, again).to(batch.targets)
-        reference = {"layer": "lstm", "hidden": setting.reference_hidden, "options": {}}
-        lstm = setting.model_copy(update=reference)
+        reference = {"layer": "lstm", "hidden": setting.reference_hidden}
+        lstm = setting.model_copy(update={**reference, "options": {}, "reader": None})
         inits = [entropy(self.name, seed, "reference") % 2**63 for seed in streams.seeds]
         random = Replicas(lambda: RecurrentNetwork(lstm), inits, batch.targets.device)
         with torch.no_grad():
