@@ -161,6 +161,28 @@ def test_so_it_is_in_other_tasks(name: str, values: dict[str, Any]) -> None:
     assert_alone_as_in_a_block(task, task.setting_type(steps=4, evaluations=1, **values))
 
 
+class Flushed(Fragile):
+    """Notes in training what a denormal number times one is."""
+
+    at = 100
+
+    def loss(self, setting: SupervisedSetting, prediction: Tensor, target: Tensor) -> Tensor:
+        self.seen = float(torch.tensor([1e-40]) * 1.0)
+        return super().loss(setting, prediction, target)
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="the processor cannot do it")
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_task_may_take_denormal_numbers_for_zero(
+    asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Flushed()
+    monkeypatch.setattr(Flushed, "flush_denormals", asked)
+    SupervisedRun(task, SupervisedSetting(steps=2, evaluations=1), [0], CPU).advance()
+    assert (task.seen == 0) is asked
+    assert float(torch.tensor([1e-40]) * 1.0) > 0  # other tasks of the process need them
+
+
 class Steep(Fragile):
     """y = w x; from step 1 on, seed 1's gradient is about ``slope``."""
 

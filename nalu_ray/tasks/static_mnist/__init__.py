@@ -36,6 +36,8 @@ class PairTask(SupervisedTask[PairSetting]):
     splits: ClassVar[tuple[str, ...]] = tuple(data.SETS)
     tables = tables()
     figures = figures()
+    # what the unit passes back through a softmax that is sure of its digit
+    flush_denormals = True
 
     def prepare(self) -> None:
         mnist.fetch()
