@@ -12,6 +12,8 @@
   and parity; with a ``--device`` other than the CPU, only this part runs, on the device;
 * layout: steps per second of the laptop presets' NAC, counting, addition and parity, with and
   without the channels-last memory layout; ``--layouts`` measures nothing else;
+* denormals: milliseconds per step of static_mnist's NMU and of the presets' NAC, if denormal
+  numbers count as 0 and if not; only with ``--denormals``, which measures nothing else;
 * parity: images per second, compared with a loop over images.
 
 Every figure is the median of repeated measurements.
@@ -40,7 +42,7 @@ from nalu_ray.layers.convnet import Conv2d
 from nalu_ray.seeding import Streams
 from nalu_ray.sweep.presets import expand, load_sweep
 from nalu_ray.task import Batch
-from nalu_ray.tasks import mnist_addition, parity
+from nalu_ray.tasks import mnist_addition, parity, sequential_mnist, static_mnist
 from nalu_ray.tasks._mnist_series import evaluate
 from nalu_ray.tasks._mnist_series.network import SeriesNetwork, SeriesSetting
 from nalu_ray.tasks.mnist_counting import TASK
@@ -95,16 +97,53 @@ def pace(run: SupervisedRun, seconds: float) -> float:
 
 
 def preset_run(
-    task: SupervisedTask[Any], seeds: Sequence[int], device: torch.device
+    task: SupervisedTask[Any], seeds: Sequence[int], device: torch.device, model: str = "nac"
 ) -> SupervisedRun:
-    """Returns a run of the laptop preset's NAC; its evaluation, which is not measured, is small."""
+    """Returns a run of a laptop preset; its evaluation, which is not measured, is small."""
     preset = load_sweep(task.name).presets["laptop"]
     few = {"test_images": [100], "test_size": [2]}
     changes = {name: few[name] for name in few if name in task.setting_type.model_fields}
-    model: dict[str, list[Any]] = {task.axes[0]: ["nac"]}
-    (point,) = expand(preset, task.setting_type, model | changes)
+    point, *_ = expand(preset, task.setting_type, {task.axes[0]: [model], **changes})
     assert isinstance(point.setting, SupervisedSetting)
     return SupervisedRun(task, point.setting, seeds, device)
+
+
+def in_turns(
+    runs: Sequence[SupervisedRun], ways: Sequence[AbstractContextManager[Any]], seconds: float
+) -> list[float]:
+    """Returns the median processor seconds of a step of each run, measured in turns of one step."""
+    used: list[list[float]] = [[] for _ in runs]
+    while len(used[0]) < 2 * WARM or sum(map(sum, used)) < 2 * seconds:
+        for run, way, times in zip(runs, ways, used, strict=True):
+            with way:
+                before = time.process_time()
+                run._train(run.step + 1)
+                times.append(time.process_time() - before)
+    return [median(times[WARM:]) for times in used]
+
+
+class Flushed:
+    """Lets denormal numbers count as 0, as ``SupervisedTask.flush_denormals`` does."""
+
+    def __enter__(self) -> None:
+        torch.set_flush_denormal(True)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_flush_denormal(False)
+
+
+def print_denormals(seconds: float) -> None:
+    """Prints what denormal numbers cost, at the start of training."""
+    tasks: dict[SupervisedTask[Any], str] = dict.fromkeys((TASK, mnist_addition.TASK), "nac")
+    tasks |= {parity.TASK: "nac", sequential_mnist.TASK: "nau", static_mnist.TASK: "nmu"}
+    for task, model in tasks.items():
+        runs = [preset_run(task, [0], CPU, model) for _ in range(2)]
+        exact, flushed = in_turns(runs, [nullcontext(), Flushed()], seconds)
+        print(
+            f"{task.name} {model}, ms per step: {1e3 * exact:.1f}, with denormals as 0 "
+            f"{1e3 * flushed:.1f}, factor {exact / flushed:.2f}",
+            flush=True,
+        )
 
 
 def print_layouts(seconds: float) -> None:
@@ -115,14 +154,7 @@ def print_layouts(seconds: float) -> None:
             nullcontext(),
             patch.object(Conv2d, "forward", nn.Conv2d.forward),
         ]
-        used: list[list[float]] = [[], []]
-        while len(used[0]) < 2 * WARM or sum(map(sum, used)) < 2 * seconds:
-            for run, layout, times in zip(runs, layouts, used, strict=True):
-                with layout:
-                    before = time.process_time()
-                    run._train(run.step + 1)
-                    times.append(time.process_time() - before)
-        last, first = (1 / median(times[WARM:]) for times in used)
+        last, first = (1 / each for each in in_turns(runs, layouts, seconds))
         print(
             f"{task.name}, steps per second of a core: channels last {last:.1f}, first "
             f"{first:.1f}, factor {last / first:.2f}",
@@ -227,15 +259,16 @@ def main() -> None:
         "--device", type=torch.device, default=CPU, help="device of the stacking part"
     )
     parser.add_argument("--layouts", action="store_true", help="the layouts only")
+    parser.add_argument("--denormals", action="store_true", help="the denormals only")
     arguments = parser.parse_args()
     seconds = arguments.seconds
     print(f"Python {platform.python_version()}, torch {torch.__version__}")
     if arguments.device != CPU:
         print_stacked(seconds, arguments.device)
         return
-    if arguments.layouts:
+    if arguments.layouts or arguments.denormals:
         torch.set_num_threads(1)
-        print_layouts(seconds)
+        (print_layouts if arguments.layouts else print_denormals)(seconds)
         return
     for threads in arguments.threads:
         torch.set_num_threads(threads)
